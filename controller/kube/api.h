@@ -61,7 +61,7 @@ struct kube_request {
     const char *uid;
     const char *version;
     const char *propagation;
-    int64_t grace_seconds; /* <= 0: the object's own, GRACE_NOW: at once */
+    int64_t grace_seconds; /* <= 0: the object's own; KUBE_GRACE_NOW: at once */
     int64_t timeout_ms;    /* 0: 30 s */
     bool low_priority;     /* waits behind every ordinary call (events) */
 };
