@@ -16,7 +16,8 @@ FLAGS.release := -O2 -g -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-cla
 WARN     := -Wall -Wextra -Werror -Wshadow -Wvla -Wwrite-strings -Wundef -Wstrict-prototypes -Wmissing-prototypes \
             -Wformat=2 -Wcast-qual -Werror=override-init
 CFLAGS   += -std=gnu11 -fPIE -ffunction-sections -fdata-sections $(FLAGS.$(PROFILE)) $(WARN)
-CPPFLAGS += -D_GNU_SOURCE -I. -I$(O)/gen -MMD -MP
+# Generated headers count as system headers: their macros are not ours to warn about.
+CPPFLAGS += -D_GNU_SOURCE -I. -isystem $(O)/gen -MD -MP
 # The shim is one static program: a node needs nothing but the file, and starting it loads nothing else.
 STATIC.debug   := -static-pie
 STATIC.asan    := -pie
