@@ -44,7 +44,9 @@ struct spec_process {
     char *apparmor_profile, *selinux_label;
     bool has_scheduler, has_io_priority;
     int sched_policy, sched_nice, sched_priority; /* SCHED_* */
-    int io_class, io_level;
+    uint64_t sched_flags;                         /* SCHED_FLAG_* */
+    uint64_t sched_runtime, sched_deadline, sched_period; /* ns, for SCHED_DEADLINE */
+    int io_class, io_level; /* IOPRIO_CLASS_* 1..3, 0..7 */
     char *cpu_affinity_initial, *cpu_affinity_final; /* execCPUAffinity lists, "0-3,7" */
 };
 #define SPEC_NO_UMASK UINT32_MAX
@@ -95,6 +97,14 @@ struct spec_throttle {
     int64_t major, minor;
     uint64_t rate;
 };
+struct spec_weight_device {
+    int64_t major, minor;
+    struct spec_num weight, leaf_weight;
+};
+struct spec_rdma {
+    char *device;
+    struct spec_num hca_handles, hca_objects;
+};
 struct spec_resources {
     struct spec_device_rule *devices;
     size_t n_devices;
@@ -104,6 +114,8 @@ struct spec_resources {
     char *cpuset_cpus, *cpuset_mems;
     struct spec_num pids_limit;
     struct spec_num blkio_weight, blkio_leaf_weight;
+    struct spec_weight_device *weight_devices;
+    size_t n_weight_devices;
     struct spec_throttle *throttle[4]; /* read bps, write bps, read iops, write iops */
     size_t n_throttle[4];
     struct spec_pair *hugepage; /* page size -> limit in bytes, decimal */
@@ -113,7 +125,12 @@ struct spec_resources {
     size_t n_net_priorities;
     struct spec_pair *unified; /* cgroup v2 file -> content, verbatim */
     size_t n_unified;
-    bool has_rdma;
+    struct spec_rdma *rdma;
+    size_t n_rdma;
+};
+struct spec_time_offset {
+    int64_t secs;
+    uint32_t nanosecs;
 };
 
 struct spec {
@@ -141,7 +158,8 @@ struct spec {
     char *rootfs_propagation, *mount_label;
     struct spec_strings masked_paths, readonly_paths;
     bool has_personality, has_intel_rdt, has_net_devices, has_memory_policy, has_time_offsets;
-    char *personality;
+    char *personality; /* "LINUX" or "LINUX32" */
+    struct spec_time_offset monotonic, boottime;
 };
 
 /* Read <bundle>/config.json.  On success *ret is the caller's; on failure untouched, and e names the field. */
