@@ -23,6 +23,9 @@ struct leaf { /* a run of numbers with the same fate */
 struct writer {
     struct sock_filter *out;
     size_t n, max;
+    const struct rule *rows;
+    size_t n_rows;
+    bool strict; /* what is not allowed kills: a program that knows its calls */
     bool report_denials;
 };
 
@@ -70,6 +73,8 @@ static uint32_t action_of(const struct writer *w, enum rule_how how, int error, 
     case RULE_AUDIT:
         return SECCOMP_RET_USER_NOTIF;
     default:
+        if (w->strict && error == 0)
+            return SECCOMP_RET_KILL_PROCESS;
         if (report || (w->report_denials && error != 0))
             return SECCOMP_RET_USER_NOTIF;
         return SECCOMP_RET_ERRNO | ((uint32_t)error & SECCOMP_RET_DATA);
@@ -156,15 +161,15 @@ static void put_search(struct writer *w, const struct leaf *leaves, size_t lo, s
 static size_t make_leaves(const struct writer *w, struct leaf *leaves)
 {
     size_t n = 0;
-    for (long nr = 0; nr <= rule_max() + 1; nr++) { /* one past the end: every number that is not known */
-        const struct rule *r = rule_for(nr);
+    for (size_t nr = 0; nr <= w->n_rows; nr++) { /* one past the end: every number that is not known */
+        const struct rule *r = nr < w->n_rows && w->rows[nr].how != RULE_NONE ? &w->rows[nr] : NULL;
         struct leaf next = {.first = (uint32_t)nr};
         if (r && r->n_cases > 0)
             next.rule = r;
         else if (r)
             next.action = action_of(w, r->how, r->error, r->flags & RULE_REPORT);
         else
-            next.action = action_of(w, RULE_DENY, ENOSYS, false);
+            next.action = action_of(w, RULE_DENY, w->strict ? 0 : ENOSYS, false);
         if (n > 0 && !next.rule && !leaves[n - 1].rule && leaves[n - 1].action == next.action)
             continue;
         if (n < LEAVES_MAX)
@@ -173,25 +178,43 @@ static size_t make_leaves(const struct writer *w, struct leaf *leaves)
     return n;
 }
 
-int filter_build(const struct filter_options *o, struct sock_filter *out, size_t max, size_t *ret_n, struct err *e)
+static int write_program(struct writer *w, size_t *ret_n, struct err *e)
 {
-    struct writer w = {.out = out, .max = MIN(max, (size_t)FILTER_MAX), .report_denials = o && o->report_denials};
     struct leaf leaves[LEAVES_MAX];
-    size_t n_leaves = make_leaves(&w, leaves);
+    size_t n_leaves = make_leaves(w, leaves);
 
     /* int 0x80 and x32 reach the same kernel under other numbers: nothing honest uses them here.  -1 and the
      * like are no ABI, only nonsense, and fall through to "unknown". */
-    put_load(&w, offsetof(struct seccomp_data, arch));
-    put_jump(&w, BPF_JEQ, AUDIT_ARCH_X86_64, 1, 0);
-    put_return(&w, SECCOMP_RET_KILL_PROCESS);
-    put_load(&w, offsetof(struct seccomp_data, nr));
-    put_jump(&w, BPF_JGE, X32_FIRST, 0, 2);
-    put_jump(&w, BPF_JGT, X32_LAST, 1, 0);
-    put_return(&w, SECCOMP_RET_KILL_PROCESS);
-    put_search(&w, leaves, 0, n_leaves);
+    put_load(w, offsetof(struct seccomp_data, arch));
+    put_jump(w, BPF_JEQ, AUDIT_ARCH_X86_64, 1, 0);
+    put_return(w, SECCOMP_RET_KILL_PROCESS);
+    put_load(w, offsetof(struct seccomp_data, nr));
+    put_jump(w, BPF_JGE, X32_FIRST, 0, 2);
+    put_jump(w, BPF_JGT, X32_LAST, 1, 0);
+    put_return(w, SECCOMP_RET_KILL_PROCESS);
+    put_search(w, leaves, 0, n_leaves);
 
-    if (w.n > w.max)
-        return err_set(e, -E2BIG, "the system call filter needs %zu instructions, more than %zu", w.n, w.max);
-    *ret_n = w.n;
+    if (w->n > w->max)
+        return err_set(e, -E2BIG, "the system call filter needs %zu instructions, more than %zu", w->n, w->max);
+    *ret_n = w->n;
     return 0;
+}
+
+int filter_build(const struct filter_options *o, struct sock_filter *out, size_t max, size_t *ret_n, struct err *e)
+{
+    struct writer w = {
+        .out = out,
+        .max = MIN(max, (size_t)FILTER_MAX),
+        .rows = rule_for(0),
+        .n_rows = (size_t)rule_max() + 1,
+        .report_denials = o && o->report_denials,
+    };
+    return write_program(&w, ret_n, e);
+}
+
+int filter_build_strict(const struct rule *rows, size_t n_rows, struct sock_filter *out, size_t max, size_t *ret_n,
+                        struct err *e)
+{
+    struct writer w = {.out = out, .max = MIN(max, (size_t)FILTER_MAX), .rows = rows, .n_rows = n_rows, .strict = true};
+    return write_program(&w, ret_n, e);
 }

@@ -81,3 +81,9 @@ struct filter_options {
 #define FILTER_MAX 4096
 /* Writes the program; *ret_n instructions. Foreign ABIs are killed first. */
 int filter_build(const struct filter_options *o, struct sock_filter *out, size_t max, size_t *ret_n, struct err *e);
+/*
+ * For our own processes: rows of their own, indexed by number; what has no row, or matches no case of
+ * a row whose errno is 0, kills the process.
+ */
+int filter_build_strict(const struct rule *rows, size_t n_rows, struct sock_filter *out, size_t max, size_t *ret_n,
+                        struct err *e);
