@@ -20,15 +20,18 @@
  *
  *   ANN_POD_PAUSE      PAUSE_TRUE: hold the pod paused (from the moment it is Ready, if it is not yet).
  *                      PAUSE_FALSE or absent: let it run.
+ *   ANN_POD_PAUSE_AT   when that was asked, RFC 3339 with microseconds; only to tell how long it takes.
  *   COND_POD_PAUSED    condition the agent writes on the Pod's status:
  *     True  / POD_PAUSED         paused; message: POD_PAUSED_MESSAGE
- *     False / POD_RUNNING        resumed, runs; message: POD_RESUMED_MESSAGE
+ *     False / POD_RUNNING        was paused, runs again; message: POD_RESUMED_MESSAGE.  Not written
+ *                                for a pod that was never paused
  *     False / POD_PAUSE_REFUSED  the runtime cannot pause this pod (not glovebox, or too old)
  *     False / POD_PAUSE_FAILED   it should, but did not: one sentence in message; the agent retries
  *     True  / POD_RESUME_FAILED  still paused: one sentence in message; the agent retries
  */
 #define GLOVEBOX_PREFIX     "glovebox.dev/"
 #define ANN_POD_PAUSE       GLOVEBOX_PREFIX "pause"
+#define ANN_POD_PAUSE_AT    GLOVEBOX_PREFIX "pause-requested-at"
 #define PAUSE_TRUE          "true"
 #define PAUSE_FALSE         "false"
 #define COND_POD_PAUSED     GLOVEBOX_PREFIX "Paused"
@@ -134,6 +137,12 @@
 /* ---- event reasons ------------------------------------------------------------------------------- */
 #define EV_ADOPTED     "SandboxAdopted"
 #define EV_PROVISIONED "SandboxProvisioned"
+#define EV_READY       "SandboxReady"
+#define EV_NOT_READY   "SandboxNotReady"
+#define EV_PAUSED      "SandboxPaused"
+#define EV_RESUMED     "SandboxResumed"
+#define EV_SUSPENDED   "SandboxSuspended"
+#define EV_EXPIRED     "SandboxExpired"
 
 /* ---- values -------------------------------------------------------------------------------------- */
 #define LAUNCH_WARM      "warm"
