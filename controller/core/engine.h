@@ -15,7 +15,8 @@
  *     -ESTALE, -EEXIST, -ENOENT        the object is read from the server into the cache first, then
  *                                      the key runs at once (with back-off from the second time on)
  *     -EAGAIN, -EIO                    after the back-off, or as long as the server asked
- *     -EINVAL, -EACCES, -EFBIG         after the back-off (the longest: 1 min), logged once
+ *     -EINVAL, -EACCES, -EFBIG         at once the first time, so that the plan can report it
+ *                                      (pass_failure), then after at least 30 s
  *
  * What the server answers to an action is put in the cache before the next action runs and before any
  * reconciler sees the cache again, with the same map functions as for a watch event, so a plan always
@@ -40,8 +41,8 @@ struct controller;
 struct pass;
 
 struct engine_options {
-    size_t writes_max;      /* actions in flight at once; 0: 48 */
-    int64_t resync_ms;      /* every key again; 0: never (watches do not lose anything) */
+    const char *component;  /* names us in events; NULL: "glovebox-controller" */
+    const char *instance;   /* our pod or host; NULL: "" */
     void (*synced)(void *data); /* once, when every kind is listed */
     void *data;
 };
@@ -57,6 +58,7 @@ struct controller_spec {
     reconcile_fn reconcile;
     void *data;
     size_t passes_max;     /* keys at work at once; 0: 32 */
+    size_t parallel_max;   /* actions of one pass in flight at once (with_previous); 0: 8 */
 };
 struct controller *engine_add_controller(struct engine *x, const struct controller_spec *spec);
 
@@ -91,6 +93,8 @@ struct kube *engine_kube(struct engine *x);
 /* ---- inside a reconciler ---- */
 
 struct key pass_key(const struct pass *p);
+/* Why the last run of this key failed, NULL if it did not: a rejected pod can become a condition. */
+const struct failure *pass_failure(const struct pass *p);
 /* Again in ms although all is well; the smallest wish counts. */
 void pass_after(struct pass *p, int64_t ms);
 

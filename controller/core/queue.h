@@ -4,7 +4,8 @@
  *
  * A key is at most once in it; a key that is being worked on is not handed out again, but remembered
  * and handed out when the work is done.  Failures delay a key by an exponential back-off with jitter
- * of its own; queue_after delays it once.  The earliest of several wishes wins.
+ * of its own; queue_after delays it once.  The earliest of several wishes wins.  Keys longer than any
+ * object's name are ignored.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,10 +35,19 @@ void queue_free(struct queue *q);
 
 void queue_add(struct queue *q, struct key k);
 void queue_after(struct queue *q, struct key k, int64_t ms);
-/* The key failed: again after its back-off. */
-void queue_retry(struct queue *q, struct key k);
+/* The key failed: again after its back-off, or later. */
+void queue_retry(struct queue *q, struct key k, int64_t at_least_ms);
 /* The key went well: its back-off starts from the beginning next time. */
 void queue_forget(struct queue *q, struct key k);
+
+/* Why a key failed last; kept until queue_forget.  NULL: it did not fail. */
+struct failure {
+    int code;
+    char *text;
+};
+void queue_set_failure(struct queue *q, struct key k, int code, const char *text);
+const struct failure *queue_failure(const struct queue *q, struct key k);
+uint32_t queue_failures(const struct queue *q, struct key k); /* in a row */
 
 /* true: *ret is the caller's to work on until queue_done (its strings live as long). */
 bool queue_take(struct queue *q, struct key *ret);

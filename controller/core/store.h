@@ -58,15 +58,15 @@ uint64_t object_version(const struct object *o);
 
 /* Objects under a value of index number i, in no order.  NULL ends: for (o = first; o; o = next). */
 struct index_cursor {
-    const void *next;
+    const void *next, *end;
 };
 const struct object *store_index_first(const struct store *s, int i, const char *value, struct index_cursor *c);
 const struct object *store_index_next(struct index_cursor *c);
 size_t store_index_count(const struct store *s, int i, const char *value);
 
 size_t store_count(const struct store *s);
-/* Every object; start with *cursor = 0.  NULL ends.  The store must not change meanwhile. */
-const struct object *store_next(const struct store *s, size_t *cursor);
+/* Every object, in no order: after NULL comes the first.  The store must not change meanwhile. */
+const struct object *store_next(const struct store *s, const struct object *after);
 const struct store_kind *store_kind(const struct store *s);
 /* The first list is complete. */
 bool store_is_synced(const struct store *s);
