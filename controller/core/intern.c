@@ -21,7 +21,7 @@ static uint64_t seed(void)
 }
 
 /* FNV-1a over the bytes, folded at the end (FNV's low bits alone are weak). */
-uint64_t hash_bytes(const void *data, size_t n, uint64_t more)
+uint64_t intern_hash(const void *data, size_t n, uint64_t more)
 {
     const unsigned char *p = data;
     uint64_t h = seed() ^ more;
@@ -87,12 +87,12 @@ static struct atom *find(const struct intern *t, const char *text, size_t len, u
 
 struct atom *intern_find(const struct intern *t, const char *text, size_t len)
 {
-    return find(t, text, len, hash_bytes(text, len, 0));
+    return find(t, text, len, intern_hash(text, len, 0));
 }
 
 struct atom *intern_hold(struct intern *t, const char *text, size_t len)
 {
-    uint64_t hash = hash_bytes(text, len, 0);
+    uint64_t hash = intern_hash(text, len, 0);
     struct atom *a = find(t, text, len, hash);
 
     if (a) {

@@ -29,4 +29,4 @@ struct atom *intern_find(const struct intern *t, const char *text, size_t len); 
 size_t intern_count(const struct intern *t);
 
 /* Seeded per process, so that nobody can choose names that collide. */
-uint64_t hash_bytes(const void *data, size_t n, uint64_t more);
+uint64_t intern_hash(const void *data, size_t n, uint64_t more);

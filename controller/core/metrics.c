@@ -1,7 +1,6 @@
 #include "controller/core/metrics.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,7 +192,7 @@ double metric_value(const struct metric *t, const char *const *values)
 
 static void put_value(struct strbuf *out, double v)
 {
-    if (v == floor(v) && fabs(v) < 1e15)
+    if (v < 1e15 && v > -1e15 && v == (double)(int64_t)v)
         strbuf_printf(out, "%.0f\n", v);
     else
         strbuf_printf(out, "%.9g\n", v);

@@ -38,7 +38,7 @@ const void *object_digest(const struct object *o)
 
 uint64_t object_hash(const char *ns, const char *name)
 {
-    return hash_bytes(name, strlen(name), hash_bytes(ns, strlen(ns), 0));
+    return intern_hash(name, strlen(name), intern_hash(ns, strlen(ns), 0));
 }
 
 struct object *store_find(const struct store *s, const char *ns, const char *name)

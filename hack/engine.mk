@@ -1,0 +1,5 @@
+# Programs that the tests of the controller's engine run beside a real API server.
+ENGINE_PROBE := $(O)/tests/integration/engine_probe
+$(ENGINE_PROBE): %: %.o $(O)/libcontroller.a $(O)/libbase.a
+	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(CTRL_LIBS)
+-include $(wildcard $(O)/tests/integration/*.d)
