@@ -3,3 +3,7 @@ ENGINE_PROBE := $(O)/tests/integration/engine_probe
 $(ENGINE_PROBE): %: %.o $(O)/libcontroller.a $(O)/libbase.a
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(CTRL_LIBS)
 -include $(wildcard $(O)/tests/integration/*.d)
+engine-probe: $(ENGINE_PROBE)
+test-engine: $(ENGINE_PROBE)
+	ENGINE_PROBE=$(abspath $(ENGINE_PROBE)) tests/integration/test_engine.sh
+.PHONY: engine-probe test-engine
