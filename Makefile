@@ -36,7 +36,7 @@ SHIM     := $(O)/containerd-shim-glovebox-v1
 CTRL     := $(O)/glovebox-controller
 PROGRAMS := $(if $(wildcard shim/main.c),$(SHIM)) $(if $(wildcard controller/main.c),$(CTRL))
 
-SHIM_LIBS := -lprotobuf-c -ljansson -lpthread
+SHIM_LIBS := -lprotobuf-c -ljansson -lm -lpthread
 CTRL_LIBS := -lcurl -ljansson -lyajl -lyaml -lcrypto -lpthread
 
 UNIT_BASE := $(patsubst tests/unit/%.c,$(O)/tests/unit/%,$(wildcard tests/unit/base/test_*.c))
