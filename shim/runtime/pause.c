@@ -75,7 +75,7 @@ static void pausing_failed(struct container *c, int r, const char *why)
 void pause_abandon(struct container *c, const char *why)
 {
     if (c->init.state == PS_PAUSING)
-        pausing_failed(c, -ECANCELED, why);
+        pausing_failed(c, -EIO, why);
 }
 
 void pause_thaw(struct container *c)

@@ -244,6 +244,11 @@ const char *runtime_pod_id(const struct runtime *rt)
     return rt->pod_id;
 }
 
+pid_t runtime_sentry_pid(const struct runtime *rt)
+{
+    return rt->sentry && !rt->broken ? sentry_pid(rt->sentry) : 0;
+}
+
 const char *runtime_broken(const struct runtime *rt)
 {
     return rt->broken;

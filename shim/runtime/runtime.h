@@ -125,6 +125,7 @@ struct rt_pod_item {
     struct timespec paused_at; /* 0 = not paused */
 };
 int runtime_pod_next(struct runtime *rt, size_t *cursor, struct rt_pod_item *ret);
+pid_t runtime_sentry_pid(const struct runtime *rt); /* 0 = none */
 const char *runtime_broken(const struct runtime *rt); /* why the pod cannot run anything any more; NULL = it can */
 /* State and exits in the log, for SIGUSR1. */
 void runtime_dump(struct runtime *rt);

@@ -1,0 +1,309 @@
+#include "shim/service/cleanup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "shim/cgroup/cgroup.h"
+#include "shim/launcher/pod.h"
+#include "shim/oci/spec.h"
+#include "shim/runtime/state.h"
+#include "shim/service/paths.h"
+
+#define DEATH_MS 3000 /* of the 5 s that containerd gives the whole invocation */
+#define STEP_MS 5
+#define LAYERS_MAX 64
+#define UMOUNT_TRIES 20
+#define SENTRY_SUFFIX ".sentry"
+
+char *paths_pod_link(const char *state_dir, const char *pod_id)
+{
+    return xasprintf("%s/" PODS_DIR "/%s.sock", state_dir, pod_id);
+}
+
+static void sleep_ms(int ms)
+{
+    (void)poll(NULL, 0, ms);
+}
+
+/* Keeps the first reason; the clean-up goes on. */
+static void note(struct err *e, const struct err *why)
+{
+    log_warn("clean-up is incomplete", "error=%s", err_text(why));
+    if (e && !e->code)
+        *e = *why;
+}
+
+/* A process of ours, if it still is that process.  Gone or foreign is fine. */
+static void kill_process(const struct state_process *p, int64_t deadline_ms)
+{
+    scoped_fd int fd = state_process_open(p);
+
+    if (fd < 0)
+        return;
+    (void)syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    (void)poll(&wait, 1, (int)MAX(deadline_ms - clock_mono_ms(), 0));
+}
+
+static bool process_lives(const struct state_process *p)
+{
+    scoped_fd int fd = state_process_open(p);
+
+    return fd >= 0;
+}
+
+/* Kills what is in it, waits for the end, removes it. */
+static void end_cgroup(struct cgroup *cg, int64_t deadline_ms, struct err *e)
+{
+    struct err why = {0};
+
+    for (;;) {
+        why.code = 0;
+        if (!cgroup_is_empty(cg))
+            (void)cgroup_kill(cg, SIGKILL, NULL); /* again: someone may have forked; thaws too */
+        if (cgroup_remove(cg, &why) == 0)
+            return;
+        if (clock_mono_ms() >= deadline_ms)
+            break;
+        sleep_ms(STEP_MS);
+    }
+    note(e, &why);
+}
+
+static void end_cgroup_at(const char *path, int64_t deadline_ms, struct err *e)
+{
+    struct cgroup *cg = NULL;
+    struct err why = {0};
+
+    if (!path)
+        return;
+    int r = cgroup_open(path, &cg, &why);
+    if (r == -ENOENT)
+        return;
+    if (r < 0) {
+        note(e, &why);
+        return;
+    }
+    end_cgroup(cg, deadline_ms, e);
+    cgroup_free(cg);
+}
+
+static void end_sentry_cgroup(const struct state *s, int64_t deadline_ms, struct err *e)
+{
+    struct cgroup *of = NULL, *cg = NULL;
+
+    if (!s->sentry_cgroup_of || cgroup_open(s->sentry_cgroup_of, &of, NULL) < 0)
+        return;
+    if (cgroup_create_sibling(of, SENTRY_SUFFIX, &cg, NULL) == 0) {
+        end_cgroup(cg, deadline_ms, e);
+        cgroup_free(cg);
+    }
+    cgroup_free(of);
+}
+
+/* In our own mount namespace, which is the host's; the container's went with its processes. */
+static void unmount_rootfs(const char *bundle)
+{
+    scoped_free char *path = xasprintf("%s/rootfs", bundle);
+
+    for (int layer = 0, tries = 0; layer < LAYERS_MAX;) {
+        if (umount2(path, UMOUNT_NOFOLLOW) == 0) {
+            layer++;
+            continue;
+        }
+        if (errno != EBUSY)
+            return;
+        if (++tries >= UMOUNT_TRIES && umount2(path, UMOUNT_NOFOLLOW | MNT_DETACH) < 0)
+            return;
+        sleep_ms(STEP_MS);
+    }
+}
+
+/* Mounts below rootfs first: the newest at the end of mountinfo. */
+static void unmount_below(const char *bundle)
+{
+    scoped_free char *text = NULL;
+    scoped_free char *real = realpath(bundle, NULL);
+    size_t len;
+
+    if (!real || file_read(AT_FDCWD, "/proc/self/mountinfo", 16u << 20, &text, &len, NULL) < 0)
+        return;
+    scoped_free char *below = xasprintf("%s/rootfs/", real);
+    for (char *end = text + len; end > text;) {
+        char *line = end - 1;
+        while (line > text && line[-1] != '\n')
+            line--;
+        *(end - 1) = '\0';
+        char *field = line;
+        for (int i = 0; field && i < 4; i++) {
+            field = strchr(field, ' ');
+            field = field ? field + 1 : NULL;
+        }
+        size_t n = field ? strcspn(field, " ") : 0;
+        if (field && n > strlen(below) && memcmp(field, below, strlen(below)) == 0) {
+            field[n] = '\0';
+            (void)umount2(field, UMOUNT_NOFOLLOW | MNT_DETACH);
+        }
+        end = line;
+    }
+}
+
+static bool socket_answers(const char *path)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+
+    if (strlen(path) >= sizeof addr.sun_path)
+        return false;
+    memcpy(addr.sun_path, path, strlen(path) + 1);
+    scoped_fd int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    /* EAGAIN: the backlog is full, so somebody listens. */
+    return fd >= 0 && (connect(fd, (struct sockaddr *)&addr, sizeof addr) == 0 || errno == EAGAIN);
+}
+
+static void remove_socket(const char *path)
+{
+    struct stat st;
+
+    if (path && lstat(path, &st) == 0 && S_ISSOCK(st.st_mode) && !socket_answers(path))
+        (void)unlink(path);
+}
+
+/* The socket's address is in the bundle too, for a shim that died before it noted anything. */
+static void remove_socket_of_bundle(const char *bundle)
+{
+    scoped_free char *path = xasprintf("%s/address", bundle);
+    scoped_free char *text = NULL;
+    size_t len;
+
+    if (file_read(AT_FDCWD, path, PATH_MAX, &text, &len, NULL) == 0 && strncmp(text, "unix://", 7) == 0 && text[7] == '/')
+        remove_socket(text + 7);
+}
+
+static bool pod_has_others(const char *ns, const char *pod, const char *id)
+{
+    char **ids = state_ids(STATE_DIR, ns);
+    bool found = false;
+
+    for (size_t i = 0; ids[i] && !found; i++) {
+        scoped(state_free) struct state *s = NULL;
+        if (strcmp(ids[i], id) != 0 && state_read(STATE_DIR, ns, ids[i], &s, NULL) == 0)
+            found = s->pod && strcmp(s->pod, pod) == 0;
+    }
+    state_ids_free(ids);
+    return found;
+}
+
+/* What all containers shared; only when their shim is dead and this was the last of them. */
+static void end_pod(const struct state *s, int64_t deadline_ms, struct err *e)
+{
+    struct err why = {0};
+    struct stat st;
+
+    if (!state_name_is_valid(s->pod))
+        return;
+    if (pod_release(s->pod, STATE_DIR, &why) < 0 && why.code != -ENOENT)
+        note(e, &why);
+    end_sentry_cgroup(s, deadline_ms, e);
+    remove_socket(s->socket);
+    scoped_free char *link = paths_pod_link(STATE_DIR, s->pod);
+    (void)unlink(link);
+    (void)rmdir(STATE_DIR "/" PODS_DIR);
+    if (s->audit && lstat(s->audit, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0)
+        (void)unlink(s->audit);
+}
+
+/* Without a state file: what config.json asked for, which is what Create would have made. */
+static char *cgroup_path_of_bundle(const char *ns, const char *id, const char *bundle)
+{
+    scoped_fd int dir = open(bundle, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct spec *spec = NULL;
+    char *path = NULL;
+
+    if (dir >= 0 && spec_load(dir, &spec, NULL) == 0) {
+        path = spec->cgroups_path && *spec->cgroups_path ? xstrdup(spec->cgroups_path) : xasprintf("/%s/%s", ns, id);
+        spec_free(spec);
+    }
+    return path;
+}
+
+static void end_container(const char *ns, const char *id, const char *bundle, const struct state *s, int64_t deadline_ms,
+                          struct err *e)
+{
+    bool shim_dead = !process_lives(&s->shim);
+    scoped_free char *from_bundle = s->cgroup ? NULL : cgroup_path_of_bundle(ns, id, bundle);
+
+    /* First of all the sentry of a dead shim: nothing may be served to processes that are to die. */
+    if (shim_dead)
+        kill_process(&s->sentry, deadline_ms);
+    kill_process(&s->init, deadline_ms);
+    /* The sentry's cgroup is found as this one's sibling, so it goes first. */
+    bool last = shim_dead && s->pod && !pod_has_others(ns, s->pod, id);
+    if (last)
+        end_sentry_cgroup(s, deadline_ms, e);
+    end_cgroup_at(s->cgroup ? s->cgroup : from_bundle, deadline_ms, e);
+    unmount_below(bundle);
+    unmount_rootfs(bundle);
+    if (last)
+        end_pod(s, deadline_ms, e);
+    if (!e || !e->code)
+        state_remove(STATE_DIR, ns, id);
+}
+
+/*
+ * The shim of a sandbox is gone: containerd may call for the sandbox alone (task API v3, and v2 shims
+ * in 2.0.0 to 2.0.5), so its members go with it.
+ */
+static void end_members(const char *ns, const char *id, const struct state *sandbox, int64_t deadline_ms, struct err *e)
+{
+    if (!sandbox->pod || strcmp(sandbox->pod, id) != 0 || process_lives(&sandbox->shim))
+        return;
+    char **ids = state_ids(STATE_DIR, ns);
+    for (size_t i = 0; ids[i]; i++) {
+        scoped(state_free) struct state *s = NULL;
+        if (strcmp(ids[i], id) == 0 || state_read(STATE_DIR, ns, ids[i], &s, NULL) < 0)
+            continue;
+        if (s->pod && strcmp(s->pod, id) == 0 && !process_lives(&s->shim) && s->bundle)
+            end_container(ns, ids[i], s->bundle, s, deadline_ms, e);
+    }
+    state_ids_free(ids);
+}
+
+int cleanup_bundle(const char *ns, const char *id, const char *bundle, struct cleanup_result *ret, struct err *e)
+{
+    struct err local = {0};
+    struct err *err = e ? e : &local;
+    scoped(state_free) struct state *s = NULL;
+    int64_t deadline = clock_mono_ms() + DEATH_MS;
+
+    *ret = (struct cleanup_result){.exit_status = 137, .at = clock_wall()};
+    if (!state_name_is_valid(ns) || !state_name_is_valid(id))
+        return err_set(err, -EINVAL, "namespace and id must be plain names, not \"%.40s\" and \"%.80s\"", ns ? ns : "",
+                       id ? id : "");
+    if (state_read(STATE_DIR, ns, id, &s, NULL) < 0)
+        s = xcalloc(1, sizeof *s);
+    ret->pid = (uint32_t)s->init.pid;
+    if (s->has_exit) {
+        ret->exit_status = s->exit_status;
+        ret->at = s->exit_at;
+    }
+    err->code = 0;
+    end_members(ns, id, s, deadline, err);
+    end_container(ns, id, bundle, s, deadline, err);
+    remove_socket_of_bundle(bundle);
+    return err->code;
+}

@@ -1,0 +1,171 @@
+#include "shim/service/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "shim/runtime/runtime.h"
+#include "shim/service/paths.h"
+#include "shim/service/service.h"
+#include "shim/ttrpc/events.h"
+#include "shim/ttrpc/server.h"
+
+#define CLOSE_TICK_MS 5
+#define CLOSE_MAX_MS 2500 /* containerd waits 3 s for Shutdown and then for the connection */
+
+struct daemon {
+    struct loop *loop;
+    struct ttrpc_server *server;
+    struct service service;
+    const struct daemon_params *params;
+    char *pod_link; /* /run/glovebox/pods/<pod>.sock, once the pod has a name */
+    struct source *close_timer;
+    int64_t close_deadline_ms;
+};
+
+/*
+ * Replies and events on their way, cgroups that the kernel still holds: worth a moment, not more.
+ * What is left then is found by the stateless clean-up, which containerd calls in any case.
+ */
+static void on_close_tick(void *data)
+{
+    struct daemon *d = data;
+    bool idle = ttrpc_server_idle(d->server) && events_idle(d->service.events) && runtime_is_clean(d->service.rt);
+
+    if (!idle && clock_mono_ms() < d->close_deadline_ms) {
+        source_arm(d->close_timer, CLOSE_TICK_MS);
+        return;
+    }
+    if (!idle)
+        log_warn("the shim ends with work undone", "replies=%d events=%d cgroups=%d", !ttrpc_server_idle(d->server),
+                 !events_idle(d->service.events), !runtime_is_clean(d->service.rt));
+    loop_quit(d->loop);
+}
+
+static void begin_close(struct daemon *d)
+{
+    if (d->close_timer)
+        return;
+    d->service.closing = true;
+    d->close_deadline_ms = clock_mono_ms() + CLOSE_MAX_MS;
+    (void)loop_add_timer(d->loop, 0, on_close_tick, d, &d->close_timer);
+}
+
+static void on_shutdown(void *data)
+{
+    log_info("shutdown", NULL);
+    begin_close(data);
+}
+
+static void on_signal(void *data, int signal)
+{
+    struct daemon *d = data;
+
+    if (signal == SIGUSR1) {
+        runtime_dump(d->service.rt);
+        return;
+    }
+    /* Nobody would answer the containers' calls after us, so they end now and their exits are told. */
+    log_warn("the shim was told to end, its containers are killed", "signal=%d", signal);
+    runtime_kill_all(d->service.rt);
+    begin_close(d);
+}
+
+/* So that the node agent finds the socket by the pod's name, which the hash in its path hides. */
+static void on_created(void *data)
+{
+    struct daemon *d = data;
+    const char *pod = runtime_pod_id(d->service.rt);
+
+    if (d->pod_link || !pod || !d->params->socket_path)
+        return;
+    char *link = paths_pod_link(STATE_DIR, pod);
+    if (mkdir(STATE_DIR, 0700) < 0 && errno != EEXIST)
+        log_warn("cannot make the state directory", "error=%s", strerror(errno));
+    if (mkdir(STATE_DIR "/" PODS_DIR, 0700) < 0 && errno != EEXIST)
+        log_warn("cannot make the directory of pod sockets", "error=%s", strerror(errno));
+    (void)unlink(link); /* of a killed shim: the name is ours alone */
+    if (symlink(d->params->socket_path, link) < 0)
+        log_warn("the pod's socket has no name", "path=%s error=%s", link, strerror(errno));
+    d->pod_link = link;
+}
+
+static int watch_signals(struct daemon *d, struct err *e)
+{
+    sigset_t set;
+
+    (void)signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGUSR1);
+    int r = loop_add_signals(d->loop, &set, on_signal, d, NULL);
+    return r < 0 ? err_set(e, r, "watch signals: %s", strerror(-r)) : 0;
+}
+
+static char *events_address(const struct daemon_params *p)
+{
+    if (p->ttrpc_address && *p->ttrpc_address)
+        return xstrdup(p->ttrpc_address);
+    return p->address && *p->address ? xasprintf("%s.ttrpc", p->address) : NULL;
+}
+
+static int setup(struct daemon *d, int listen_fd, struct err *e)
+{
+    const struct daemon_params *p = d->params;
+    scoped_fd int fd = listen_fd;
+    scoped_free char *events = events_address(p);
+
+    int r = loop_new(&d->loop, e);
+    if (r == 0)
+        r = watch_signals(d, e);
+    if (r == 0)
+        r = events_new(d->loop, events, p->ns, &d->service.events, e);
+    if (r < 0)
+        return r;
+    d->service.loop = d->loop;
+    d->service.ns = p->ns;
+    d->service.shutdown = on_shutdown;
+    d->service.created = on_created;
+    d->service.data = d;
+    const struct rt_params rp = {.loop = d->loop, .ns = p->ns, .id = p->id, .state_dir = STATE_DIR, .audit_dir = AUDIT_DIR,
+                                 .socket_path = p->socket_path, .debug = p->debug,
+                                 .sink = {.publish = service_publish, .data = &d->service}};
+    r = runtime_new(&rp, &d->service.rt, e);
+    if (r < 0)
+        return r;
+    return ttrpc_server_new(d->loop, take_fd(fd), service_methods, service_n_methods, &d->service, &d->server, e);
+}
+
+static void unlink_sockets(struct daemon *d)
+{
+    if (d->params->socket_path)
+        (void)unlink(d->params->socket_path);
+    if (d->pod_link)
+        (void)unlink(d->pod_link);
+}
+
+int daemon_run(const struct daemon_params *p, struct err *e)
+{
+    struct daemon d = {.params = p};
+
+    int r = setup(&d, p->listen_fd, e);
+    if (r == 0)
+        r = loop_run(d.loop, e);
+    unlink_sockets(&d);
+    /* The runtime first: it answers who still waits, and those calls belong to the server. */
+    runtime_free(d.service.rt);
+    ttrpc_server_free(d.server);
+    events_free(d.service.events);
+    loop_free(d.loop);
+    free(d.pod_link);
+    return r;
+}
