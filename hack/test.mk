@@ -1,0 +1,19 @@
+# Tests. The fast ones are `make test`; what takes minutes each says "# slow" at its top and runs in `make test-slow`.
+#   F=word       only tests whose name contains it       RUNTIME=runc   the same tests on another runtime
+INTEGRATION := $(wildcard tests/integration/test_*)
+E2E         := $(wildcard tests/e2e/test_*)
+RUN_TESTS   := hack/run-tests $(if $(F),-f $(F)) $(if $(RUNTIME),-r $(RUNTIME))
+asan-unit   = $(subst $(O)/,build/asan/,$(UNIT))
+
+# Unit tests run in the sanitizer build, everything else on the programs of this profile.
+test: all
+	@$(MAKE) --no-print-directory PROFILE=asan O=build/asan unit-programs
+	GLOVEBOX_SHIM=$(abspath $(SHIM)) GLOVEBOX_CONTROLLER=$(abspath $(CTRL)) $(RUN_TESTS) $(asan-unit) $(INTEGRATION) $(E2E)
+test-integration: all
+	GLOVEBOX_SHIM=$(abspath $(SHIM)) $(RUN_TESTS) $(INTEGRATION)
+test-e2e: all
+	GLOVEBOX_SHIM=$(abspath $(SHIM)) GLOVEBOX_CONTROLLER=$(abspath $(CTRL)) $(RUN_TESTS) $(E2E)
+test-slow: all
+	GLOVEBOX_SHIM=$(abspath $(SHIM)) GLOVEBOX_CONTROLLER=$(abspath $(CTRL)) $(RUN_TESTS) -s $(INTEGRATION) $(E2E)
+unit-programs: $(UNIT)
+.PHONY: test test-integration test-e2e test-slow unit-programs
