@@ -83,9 +83,10 @@ ssize_t cg_read(int dir, const char *file, char *buf, size_t size)
             continue;
         if (r < 0)
             return -errno;
-        if (r == 0)
-            break;
         n += (size_t)r;
+        /* kernfs shows a file in one piece: a short read was its end. */
+        if (r == 0 || n < size - 1)
+            break;
     }
     buf[n] = '\0';
     return (ssize_t)n;

@@ -131,11 +131,20 @@ static const struct json_table device_table = JSON_TABLE_INIT(device_rows, D, in
 /* Its meaning belongs to the filter; here it only has to be an object. */
 static int decode_seccomp(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
 {
+    S *s = out;
+
     if (!json_is_object(v))
         return json_fail(at, e, -EINVAL, "must be an object, not %s", json_type_name(v));
-    free(*(char **)out);
-    *(char **)out = json_text(v);
+    const json_t *listener = json_object_get(v, "listenerPath");
+    s->has_seccomp_listener = listener && json_string_length(listener) > 0;
+    free(s->seccomp_json);
+    s->seccomp_json = json_text(v);
     return 0;
+}
+
+static void free_seccomp(void *out)
+{
+    free(take(((S *)out)->seccomp_json));
 }
 
 /* Present and not empty; what is inside is of no use, because spec_check() refuses it. */
@@ -201,7 +210,7 @@ static const struct json_field linux_rows[] = {
     ROW_CALL("intelRdt", S, has_intel_rdt, decode_presence),
     ROW_CALL("memoryPolicy", S, has_memory_policy, decode_presence),
     ROW_MAP("sysctl", S, sysctl, n_sysctl, 1024),
-    {.name = "seccomp", .kind = JSON_AS_CALL, AT(S, seccomp_json), .fn = decode_seccomp, .done = spec_free_string},
+    {.name = "seccomp", .kind = JSON_AS_CALL, .fn = decode_seccomp, .done = free_seccomp},
     {.name = "rootfsPropagation", .kind = JSON_AS_CALL, AT(S, rootfs_propagation), .fn = decode_propagation, .done = spec_free_string},
     ROW_STRING("mountLabel", S, mount_label),
     ROW_STRINGS("maskedPaths", S, masked_paths, 1024),

@@ -154,7 +154,8 @@ struct spec {
     struct spec_resources resources;
     struct spec_pair *sysctl;
     size_t n_sysctl;
-    char *seccomp_json; /* linux.seccomp as text, NULL when absent */
+    char *seccomp_json; /* linux.seccomp as text, NULL when absent; numbers above 2^63-1 as the same 64 bits, signed */
+    bool has_seccomp_listener; /* linux.seccomp.listenerPath */
     char *rootfs_propagation, *mount_label;
     struct spec_strings masked_paths, readonly_paths;
     bool has_personality, has_intel_rdt, has_net_devices, has_memory_policy, has_time_offsets;
