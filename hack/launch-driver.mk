@@ -1,5 +1,6 @@
 # A test program that starts a bundle through pod, cgroup and launcher alone; see tests/integration/launch_driver.c.
+LAUNCH_SRC := $(wildcard shim/launcher/*.c shim/oci/*.c shim/cgroup/*.c shim/filter/*.c)
 launch-driver: $(O)/tests/launch-driver
-$(O)/tests/launch-driver: $(O)/tests/integration/launch_driver.o $(O)/libshim.a $(O)/libbase.a
+$(O)/tests/launch-driver: $(O)/tests/integration/launch_driver.o $(LAUNCH_SRC:%.c=$(O)/%.o) $(O)/libbase.a
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(STATIC.$(PROFILE)) -o $@ $^ $(SHIM_LIBS)
 .PHONY: launch-driver
