@@ -34,7 +34,7 @@ static void pop(struct strbuf *out)
 /* Go's path.Clean for what path.Join makes: "." and empty parts go, ".." takes the part before with it. */
 static char *clean(const char *path)
 {
-    struct strbuf out;
+    scoped_strbuf struct strbuf out;
     bool rooted = path[0] == '/';
     unsigned depth = 0; /* parts that ".." may take away */
 

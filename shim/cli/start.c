@@ -195,6 +195,21 @@ static pid_t launch(const struct start *s, struct detach *d, struct err *e)
     return pid;
 }
 
+/*
+ * Nothing that containerd had open by accident may live on in a process that outlives it; and no file of
+ * ours may get the number of a missing standard stream, where an answer would be written into it.
+ */
+static void tidy_fds(void)
+{
+    int fd;
+
+    (void)close_range(3, ~0U, 0);
+    do {
+        fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    } while (fd >= 0 && fd < 3);
+    fd_close(fd);
+}
+
 static int join(const struct start *s, struct err *e)
 {
     int r = write_address(s, e);
@@ -208,8 +223,7 @@ int cli_start(const struct cli_flags *f)
     struct err e = {0};
     int listen_fd = -1;
 
-    /* Nothing that containerd had open by accident may live on in a process that outlives it. */
-    (void)close_range(3, ~0U, 0);
+    tidy_fds();
     (void)signal(SIGPIPE, SIG_IGN);
     int r = prepare(&s, &e);
     if (r == 0)
