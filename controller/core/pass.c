@@ -184,7 +184,9 @@ static void schedule_failed(struct pass *p)
     queue_set_failure(q, p->key, p->code, p->text);
     if (first && (conflict || hopeless))
         queue_add(q, p->key);
-    if (first && !conflict)
+    /* A conflict is daily business, a lost connection concerns every key: worth a line when it lasts. */
+    bool passing = conflict || p->code == -EIO || p->code == -EAGAIN;
+    if (passing ? queue_failures(q, p->key) == 4 : first)
         log_warn("reconcile failed", "controller=%s namespace=%s name=%s code=%s why=%s", p->controller->spec.name,
                  p->key.ns, p->key.name, strerrorname_np(-p->code), p->text);
     else

@@ -47,6 +47,7 @@ struct watch {
     bool synced, forget_version, fresh_token_tried;
     uint32_t failures;
     int64_t started_ms, heard_ms;
+    uint64_t events_before; /* this stream */
     struct watch_stats stats;
     struct err error;
 };
@@ -224,7 +225,7 @@ static void next_page_or_watch(struct watch *w)
 
 static void watch_ended(struct watch *w, int code, const char *text)
 {
-    bool quick = clock_mono_ms() - w->started_ms < SHORT_WATCH_MS;
+    bool quick = clock_mono_ms() - w->started_ms < SHORT_WATCH_MS && w->stats.events == w->events_before;
 
     w->stats.dropped += line_stream_dropped(w->lines);
     if (w->error.code == 0 && code == 0 && !quick) {
@@ -329,6 +330,7 @@ static void start_watch(struct watch *w)
     w->state = WATCHING;
     w->lines = line_stream_new(KUBE_OBJECT_MAX, on_event, w);
     w->stats.streams++;
+    w->events_before = w->stats.events;
     kube_stats_rw(w->kube)->watches++;
     strbuf_init(&url, URL_MAX);
     kube_url(w->kube, &url, w->spec->resource, w->spec->ns, NULL, NULL);

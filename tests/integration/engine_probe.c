@@ -257,6 +257,7 @@ static int set_up(struct probe *probe, int argc, char **argv, struct err *e)
     probe->started_ms = clock_mono_ms();
     if (!probe->lease)
         engine_set_active(probe->engine, true);
+    log_info("started", NULL);
     return engine_start(probe->engine, e);
 }
 
