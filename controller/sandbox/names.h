@@ -74,9 +74,10 @@
 #define ANN_WEBHOOK_OBSERVED       GROUP_CORE "/webhook-first-observed-at"
 #define ANN_TRACE                  "opentelemetry.io/trace-context"
 #define ANN_SAFE_TO_EVICT          "cluster-autoscaler.kubernetes.io/safe-to-evict"
-/* On a core object that a sandbox.k8s.io object drives: the `paused` both had when last in step. */
-#define ANN_FRONT_PAUSED           GLOVEBOX_PREFIX "front-paused"
-#define ANN_FRONT_HASH             GLOVEBOX_PREFIX "front-hash"
+/* On a core object that a sandbox.k8s.io object drives: the value of the field that may be changed on
+ * either of the two (paused, replicas), as it was when both were last in step. */
+#define ANN_FRONT_SHARED           GLOVEBOX_PREFIX "front-shared"
+#define SHADOW_POOL                "shadow-pool-" /* + template: an empty pool for claims without one */
 
 /* ---- condition types --------------------------------------------------------------------------- */
 #define COND_READY         "Ready"
