@@ -63,7 +63,7 @@ $(SHIM): $(O)/shim/main.o $(O)/libshim.a $(O)/libbase.a
 $(CTRL): $(O)/controller/main.o $(O)/libcontroller.a $(O)/libbase.a
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) -pie -o $@ $^ $(CTRL_LIBS)
 $(UNIT_BASE): $(O)/%: $(O)/%.o $(O)/libbase.a
-	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) -pie $(WRAP.$(notdir $@):%=-Wl,--wrap=%) -o $@ $^ -lcmocka -lpthread
+	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) -pie $(WRAP.$(notdir $@):%=-Wl,--wrap=%) -o $@ $^ -lcmocka -ljansson -lpthread
 $(UNIT_SHIM): $(O)/%: $(O)/%.o $(O)/libshim.a $(O)/libbase.a
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) -pie $(WRAP.$(notdir $@):%=-Wl,--wrap=%) -o $@ $^ -lcmocka $(SHIM_LIBS)
 $(UNIT_CTRL): $(O)/%: $(O)/%.o $(O)/libcontroller.a $(O)/libbase.a

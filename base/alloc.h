@@ -9,7 +9,7 @@
 
 void *xcalloc(size_t n, size_t size) MUST_CHECK;
 void *xrealloc_array(void *p, size_t n, size_t size) MUST_CHECK;
-char *xstrdup(const char *s) MUST_CHECK;                 /* NULL gives NULL */
+char *xstrdup(const char *s) MUST_CHECK; /* NULL gives NULL */
 char *xstrndup(const char *s, size_t n) MUST_CHECK;
 char *xasprintf(const char *fmt, ...) PRINTF_LIKE(1, 2) MUST_CHECK;
 void *xmemdup(const void *p, size_t n) MUST_CHECK;

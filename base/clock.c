@@ -20,7 +20,7 @@ struct timespec clock_wall(void)
 
 void clock_format(const struct timespec *t, char *out)
 {
-    struct tm tm;
+    struct tm tm = {0}; /* stays so for a year beyond what struct tm can hold */
 
     (void)gmtime_r(&t->tv_sec, &tm);
     size_t n = strftime(out, CLOCK_TEXT_MAX, "%Y-%m-%dT%H:%M:%S", &tm);

@@ -5,31 +5,40 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The arguments may point into e->text, so the new text is made elsewhere first. */
+static void replace(struct err *e, int code, const char *fmt, va_list ap, const char *after)
+{
+    char text[ERR_TEXT_MAX];
+
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    size_t n = strlen(text);
+    if (after)
+        (void)snprintf(text + n, sizeof text - n, ": %s", after);
+    memcpy(e->text, text, strlen(text) + 1);
+    e->code = code;
+}
+
 int err_set(struct err *e, int code, const char *fmt, ...)
 {
+    va_list ap;
+
     if (!e)
         return code;
-
-    va_list ap;
     va_start(ap, fmt);
-    (void)vsnprintf(e->text, sizeof e->text, fmt, ap);
+    replace(e, code, fmt, ap, NULL);
     va_end(ap);
-    e->code = code;
     return code;
 }
 
 int err_sys(struct err *e, const char *fmt, ...)
 {
     int saved = errno ? errno : EIO;
+    va_list ap;
 
     if (e) {
-        va_list ap;
         va_start(ap, fmt);
-        (void)vsnprintf(e->text, sizeof e->text, fmt, ap);
+        replace(e, -saved, fmt, ap, strerror(saved));
         va_end(ap);
-        size_t n = strlen(e->text);
-        (void)snprintf(e->text + n, sizeof e->text - n, ": %s", strerror(saved));
-        e->code = -saved;
     }
     errno = saved;
     return -saved;
@@ -37,21 +46,14 @@ int err_sys(struct err *e, const char *fmt, ...)
 
 int err_wrap(struct err *e, int code, const char *fmt, ...)
 {
+    va_list ap;
+
     if (!e)
         return code;
-
-    char before[ERR_TEXT_MAX];
-    memcpy(before, e->text, sizeof before);
-    before[sizeof before - 1] = '\0';
-
-    va_list ap;
+    e->text[sizeof e->text - 1] = '\0';
     va_start(ap, fmt);
-    (void)vsnprintf(e->text, sizeof e->text, fmt, ap);
+    replace(e, code, fmt, ap, e->text[0] ? e->text : NULL);
     va_end(ap);
-    size_t n = strlen(e->text);
-    if (before[0])
-        (void)snprintf(e->text + n, sizeof e->text - n, ": %s", before);
-    e->code = code;
     return code;
 }
 

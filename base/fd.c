@@ -68,7 +68,8 @@ int fd_read_exact(int fd, void *buf, size_t n)
 
 int fd_read_all(int fd, size_t max, char **ret, size_t *ret_len, struct err *e)
 {
-    size_t cap = MIN(max, (size_t)4096) + 1;
+    max = MIN(max, SIZE_MAX / 4);
+    size_t cap = MIN(max, (size_t)4096) + 1; /* one more, to see that there is more */
     size_t n = 0;
     scoped_free char *buf = malloc(cap);
 
@@ -94,8 +95,6 @@ int fd_read_all(int fd, size_t max, char **ret, size_t *ret_len, struct err *e)
             cap = bigger;
         }
     }
-    if (n == cap)
-        buf = xrealloc_array(buf, n + 1, 1);
     buf[n] = '\0';
     if (ret_len)
         *ret_len = n;

@@ -8,7 +8,10 @@
 struct list {
     struct list *next, *prev;
 };
-#define LIST_INIT(name) {&(name), &(name)}
+#define LIST_INIT(name)                                                                                      \
+    {                                                                                                        \
+        &(name), &(name)                                                                                     \
+    }
 
 static inline void list_init(struct list *l)
 {
@@ -34,6 +37,6 @@ static inline void list_remove(struct list *node)
 }
 #define LIST_ENTRY(node, type, member) CONTAINER_OF(node, type, member)
 /* The current node may be removed in the body. */
-#define LIST_FOREACH(node, head)                                                                   \
-    for (struct list *node = (head)->next, *node##_next = node->next; node != (head);              \
+#define LIST_FOREACH(node, head)                                                                             \
+    for (struct list *node = (head)->next, *node##_next = node->next; node != (head);                        \
          node = node##_next, node##_next = node->next)

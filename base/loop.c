@@ -12,6 +12,8 @@
 #include "base/fd.h"
 #include "base/list.h"
 
+#define TIMER_MS_MAX (INT64_C(1000) * 3600 * 24 * 365 * 100)
+
 /*
  * Every source is on one of the loop's lists.  source_free() moves it to `dead`, where it stays until
  * the round ends, because the epoll_event array of the round may still point to it.
@@ -23,8 +25,9 @@ struct source {
     struct loop *loop;
     enum kind kind;
     bool dead;
-    int fd; /* KIND_SIGNAL owns it */
+    int fd;         /* KIND_SIGNAL owns it */
     int64_t due_ns; /* KIND_TIMER: -1 = not armed */
+    uint64_t armed; /* KIND_TIMER: the round of the loop in which it was */
     void *data;
     union {
         loop_fd_fn on_fd;
@@ -36,6 +39,8 @@ struct source {
 struct loop {
     int epoll;
     bool quit;
+    unsigned depth; /* of loop_step: a callback may run rounds of its own */
+    uint64_t round;
     struct list fds, timers, deferred, dead;
 };
 
@@ -71,7 +76,7 @@ void loop_free(struct loop *l)
     struct list *all[] = {&l->fds, &l->timers, &l->deferred};
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         LIST_FOREACH(n, all[i])
-            source_free(LIST_ENTRY(n, struct source, node));
+    source_free(LIST_ENTRY(n, struct source, node));
     bury(l);
     fd_close(l->epoll);
     free(l);
@@ -139,7 +144,8 @@ int loop_add_timer(struct loop *l, int64_t ms, loop_fn fn, void *data, struct so
 void source_arm(struct source *s, int64_t ms)
 {
     assert(s->kind == KIND_TIMER);
-    s->due_ns = ms < 0 ? -1 : clock_mono_ns() + ms * 1000000;
+    s->due_ns = ms < 0 ? -1 : clock_mono_ns() + MIN(ms, TIMER_MS_MAX) * 1000000;
+    s->armed = s->loop->round;
 }
 
 int loop_add_signals(struct loop *l, const sigset_t *set, loop_signal_fn fn, void *data, struct source **ret)
@@ -208,14 +214,18 @@ static int next_timeout(const struct loop *l, int limit)
 static void run_timers(struct loop *l)
 {
     int64_t now = clock_mono_ns();
+    uint64_t round = ++l->round;
 
-    /* A callback may free or arm other timers, so the search starts again after each call. */
+    /*
+     * A callback may free or arm other timers, so the search starts again after each call.  What it
+     * arms waits for the next round, or a timer that arms itself for now would keep everything else out.
+     */
     for (;;) {
         struct source *hit = NULL;
         LIST_FOREACH(n, &l->timers)
         {
             struct source *s = LIST_ENTRY(n, struct source, node);
-            if (s->due_ns >= 0 && s->due_ns <= now && (!hit || s->due_ns < hit->due_ns))
+            if (s->due_ns >= 0 && s->due_ns <= now && s->armed < round && (!hit || s->due_ns < hit->due_ns))
                 hit = s;
         }
         if (!hit)
@@ -261,6 +271,7 @@ int loop_step(struct loop *l, int timeout_ms, struct err *e)
 
     if (n < 0 && errno != EINTR)
         return err_sys(e, "epoll_wait");
+    l->depth++;
     for (int i = 0; i < n; i++) {
         struct source *s = events[i].data.ptr;
         if (s->dead)
@@ -272,7 +283,8 @@ int loop_step(struct loop *l, int timeout_ms, struct err *e)
     }
     run_timers(l);
     run_deferred(l);
-    bury(l);
+    if (--l->depth == 0) /* an outer round may still hold pointers to them */
+        bury(l);
     return 0;
 }
 

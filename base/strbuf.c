@@ -69,6 +69,8 @@ void strbuf_printf(struct strbuf *s, const char *fmt, ...)
     va_copy(again, ap);
     int n = vsnprintf(NULL, 0, fmt, ap);
     va_end(ap);
+    if (n < 0)
+        s->overflow = true; /* longer than INT_MAX */
     char *p = n < 0 ? NULL : strbuf_reserve(s, (size_t)n);
     if (p) {
         (void)vsnprintf(p, (size_t)n + 1, fmt, again);

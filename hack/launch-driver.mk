@@ -2,5 +2,5 @@
 LAUNCH_SRC := $(wildcard shim/launcher/*.c shim/oci/*.c shim/cgroup/*.c shim/filter/*.c)
 launch-driver: $(O)/tests/launch-driver
 $(O)/tests/launch-driver: $(O)/tests/integration/launch_driver.o $(LAUNCH_SRC:%.c=$(O)/%.o) $(O)/libbase.a
-	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(STATIC.$(PROFILE)) -o $@ $^ $(SHIM_LIBS)
+	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--wrap=filter_build $(STATIC.$(PROFILE)) -o $@ $^ $(SHIM_LIBS)
 .PHONY: launch-driver
