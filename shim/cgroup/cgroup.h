@@ -60,6 +60,8 @@ int cgroup_pids(const struct cgroup *cg, pid_t **ret, size_t *ret_n, struct err 
 bool cgroup_is_empty(const struct cgroup *cg);
 /* rmdir everywhere, children first; -EBUSY while processes live. */
 int cgroup_remove(struct cgroup *cg, struct err *e);
+/* Asks the kernel to give back what it can: page cache, and with swap more.  Takes as long as the write-back does. */
+int cgroup_reclaim(const struct cgroup *cg, struct err *e);
 /* Effective limits for the pod's view of itself; 0 = unlimited. cpus in thousandths. */
 int64_t cgroup_memory_limit(const struct cgroup *cg);
 int64_t cgroup_cpu_limit_milli(const struct cgroup *cg);

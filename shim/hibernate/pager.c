@@ -188,6 +188,8 @@ void pager_main(const struct hibernate_params *params, int control)
     stop_done(&p.stopped);
     fd_close(p.device);
     if (r == 0) {
+        for (size_t i = 0; i < params->n_cgroups; i++)
+            (void)cgroup_reclaim(params->cgroups[i], NULL); /* page cache: a bonus */
         report(&p, control, PAGER_PAUSED, clock_mono_ms() - start, NULL);
         r = serve_run(&p.spaces, p.img, control, &e);
     }
