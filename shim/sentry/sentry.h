@@ -11,6 +11,9 @@
 
 #include "base/err.h"
 
+#include "base/scoped.h"
+
+struct egress_range;
 struct loop;
 struct pod;
 struct cgroup;
@@ -22,6 +25,8 @@ struct sentry_params {
     int audit_fd;                /* denials as JSON lines, taken by dup; -1 = none */
     bool debug;                  /* one line per refused call: process, call, arguments, rule */
     int64_t cpu_milli, memory_bytes; /* the pod's limits for sysinfo and sched_getaffinity; 0 = the host's */
+    const struct egress_range *hard_deny; /* addresses that no pod of this node may reach (egress.h); used before return */
+    size_t n_hard_deny;
 };
 struct sentry_events {
     /* The sentry died (status as from waitpid) without being asked: the pod must be killed now. */
@@ -39,9 +44,24 @@ bool sentry_reaped(struct sentry *s, pid_t pid, int status); /* from the reaper;
 /* Hand over a listener (taken, on failure too).  Returns after the sentry has confirmed that it serves it. */
 int sentry_add_listener(struct sentry *s, int listener_fd, const char *container_id, struct err *e);
 /*
- * Before a pause: stop receiving, answer everything in flight (a parked blocking call is answered so
- * that the kernel restarts it after the thaw, never with EINTR); done is called when nothing is in flight.
+ * A pause has two steps, because a blocked call can be given back to the kernel for a restart only once
+ * the freezer has been requested (until then it would reach the program as an odd error number):
+ *
+ *   sentry_quiesce()         stop receiving; done when nothing short is in flight
+ *   cgroup_freeze(true)      its write has returned; calls of the pod that nobody receives freeze by themselves
+ *   sentry_release_parked()  blocked calls (a connect that waits) are answered so that the kernel restarts
+ *                            them after the thaw, without EINTR; done when nothing at all is in flight
+ *   cgroup_frozen() == 1
+ *   ...
+ *   cgroup_freeze(false), sentry_unquiesce()
+ *
+ * When a pause is given up half way: thaw, then sentry_unquiesce().  `done` is called from the loop.
  */
 int sentry_quiesce(struct sentry *s, void (*done)(void *data), void *data, struct err *e);
+int sentry_release_parked(struct sentry *s, void (*done)(void *data), void *data, struct err *e);
 int sentry_unquiesce(struct sentry *s, struct err *e);
 int sentry_set_limits(struct sentry *s, int64_t cpu_milli, int64_t memory_bytes, struct err *e);
+/* For `delete` after a killed shim: removes what sentry_start made on the host for this pod. */
+int sentry_clean_up(const char *pod_id);
+
+SCOPED_DEFINE(struct sentry, sentry_stop)

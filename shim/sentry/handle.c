@@ -1,0 +1,301 @@
+/* The shim's side of the sentry. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <linux/magic.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/loop.h"
+#include "base/scoped.h"
+#include "shim/cgroup/cgroup.h"
+#include "shim/launcher/pod.h"
+#include "shim/sentry/guard.h"
+#include "shim/sentry/message.h"
+#include "shim/sentry/process.h"
+#include "shim/sentry/sentry.h"
+#include "shim/sentry/task.h"
+
+#define READY_MS 10000
+#define ANSWER_MS 5000
+#define MESSAGES_PER_ROUND 16
+#define V1_TASKS_MAX 32
+
+struct sentry {
+    pid_t pid;
+    int control;
+    bool asked_to_stop, gone;
+    struct guard *guard;
+    struct loop *loop;
+    struct source *source;
+    struct sentry_events events;
+    uint64_t last_cookie;
+    /* one quiesce or release at a time */
+    uint64_t waiting;
+    void (*done)(void *data);
+    void *done_data;
+    /* the answer that request() waits for */
+    uint64_t wanted;
+    bool got;
+    int got_value;
+};
+
+static int send_message(struct sentry *s, const struct message *m, int fd, struct err *e)
+{
+    if (s->gone)
+        return err_set(e, -ESRCH, "the sentry is gone");
+    int r = fd_send_msg(s->control, m, sizeof *m, fd >= 0 ? &fd : NULL, fd >= 0);
+    return r < 0 ? err_set(e, r, "the sentry does not answer: %s", strerror(-r)) : 0;
+}
+
+static void answer_query(struct sentry *s, const struct message *m)
+{
+    bool pending = false;
+    int tgid = task_look_up(m->value, &pending);
+    struct message answer = {.type = MESSAGE_TASK, .cookie = m->cookie, .value = tgid, .a = pending};
+    (void)send_message(s, &answer, -1, NULL); /* it asks again */
+}
+
+static void take_message(struct sentry *s, const struct message *m)
+{
+    if (m->type == MESSAGE_TASK_QUERY) {
+        answer_query(s, m);
+    } else if (m->type == MESSAGE_DONE && m->cookie == s->wanted) {
+        s->got = true;
+        s->got_value = m->value;
+    } else if (m->type == MESSAGE_DONE && m->cookie == s->waiting) {
+        s->waiting = 0;
+        s->done(s->done_data);
+    }
+}
+
+/* 1: one message was taken; 0: none there; -errno: the other side is gone. Never blocks, takes no descriptors. */
+static int read_message(struct sentry *s)
+{
+    struct message m;
+    ssize_t n = recv(s->control, &m, sizeof m, MSG_DONTWAIT);
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+    if (n == 0)
+        return -EPIPE;
+    if (n == (ssize_t)sizeof m)
+        take_message(s, &m);
+    return 1;
+}
+
+static void on_control(void *data, uint32_t events)
+{
+    struct sentry *s = data;
+    (void)events;
+    for (int i = 0; i < MESSAGES_PER_ROUND; i++) {
+        int r = read_message(s);
+        if (r == 0)
+            return;
+        if (r < 0) { /* the reaper tells us how it died */
+            s->gone = true;
+            source_free(s->source);
+            s->source = NULL;
+            return;
+        }
+    }
+}
+
+/* Sends and waits for the answer; other messages are handled meanwhile. */
+static int request(struct sentry *s, struct message *m, int fd, struct err *e)
+{
+    int64_t until = clock_mono_ms() + ANSWER_MS;
+
+    m->cookie = s->wanted = ++s->last_cookie;
+    s->got = false;
+    int r = send_message(s, m, fd, e);
+    while (r == 0 && !s->got) {
+        struct pollfd p = {.fd = s->control, .events = POLLIN};
+        int64_t left = until - clock_mono_ms();
+        if (left <= 0)
+            r = err_set(e, -ETIMEDOUT, "the sentry does not answer");
+        else if (poll(&p, 1, (int)left) > 0 && read_message(s) < 0)
+            r = err_set(e, -ESRCH, "the sentry is gone");
+    }
+    s->wanted = 0;
+    if (r < 0)
+        return r;
+    return s->got_value < 0 ? err_set(e, s->got_value, "the sentry refuses: %s", strerror(-s->got_value)) : 0;
+}
+
+/* The descriptors of v1 hierarchies; a v2 one (hybrid hosts) would take the sentry out of the guard's directory. */
+static size_t v1_tasks(const struct cgroup_entry *entry, int *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < entry->n_v1_tasks && n < V1_TASKS_MAX; i++) {
+        struct statfs fs;
+        if (fstatfs(entry->v1_tasks[i], &fs) == 0 && fs.f_type != CGROUP2_SUPER_MAGIC)
+            out[n++] = entry->v1_tasks[i];
+    }
+    return n;
+}
+
+static int fork_sentry(struct sentry *s, const struct sentry_params *p, const struct cgroup_entry *entry, struct err *e)
+{
+    int tasks[V1_TASKS_MAX], pair[2];
+    struct sentry_boot boot = {
+        .shim = getpid(),
+        .audit = p->audit_fd,
+        .net_ns = p->pod->cni_net_ns,
+        .user_ns = p->pod->user_ns,
+        .mnt_ns = p->pod->empty_mnt_ns,
+        .guard_dir = guard_dir(s->guard),
+        .v1_tasks = tasks,
+        .n_v1_tasks = v1_tasks(entry, tasks),
+        .debug = p->debug,
+        .cpu_milli = p->cpu_milli,
+        .memory_bytes = p->memory_bytes,
+        .egress = {p->hard_deny, p->n_hard_deny},
+    };
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(e, "sentry: socketpair");
+    s->control = pair[0];
+    scoped_fd int theirs = pair[1];
+    boot.control = theirs;
+    s->pid = fork();
+    if (s->pid < 0)
+        return err_sys(e, "sentry: fork");
+    if (s->pid == 0)
+        sentry_process(&boot);
+    return 0;
+}
+
+/* It says so itself, and its first socket is the proof that the guard works. */
+static int wait_ready(struct sentry *s, struct err *e)
+{
+    struct pollfd p = {.fd = s->control, .events = POLLIN};
+    struct message m;
+    size_t len, n_fds = 1;
+    int fd = -1;
+
+    if (poll(&p, 1, READY_MS) <= 0)
+        return err_set(e, -ETIMEDOUT, "the sentry does not start");
+    int r = fd_recv_msg(s->control, &m, sizeof m, &len, &fd, &n_fds);
+    if (r != 0 || len != sizeof m || m.type != MESSAGE_READY)
+        return err_set(e, -EPROTO, "the sentry died while it started");
+    scoped_fd int probe = n_fds == 1 ? fd : -1;
+    m.text[sizeof m.text - 1] = '\0';
+    if (m.value < 0 || probe < 0)
+        return err_set(e, m.value < 0 ? m.value : -EPROTO, "sentry: %s", m.text[0] ? m.text : "no test socket");
+    return guard_check(probe, e);
+}
+
+int sentry_start(struct loop *loop, const struct sentry_params *p, const struct sentry_events *ev, struct sentry **ret,
+                 struct err *e)
+{
+    struct cgroup_entry entry = {.v2_dir = -1};
+    if (p->cgroup)
+        entry = cgroup_entry(p->cgroup);
+
+    scoped(sentry_stop) struct sentry *s = xcalloc(1, sizeof *s);
+    s->control = -1;
+    s->loop = loop;
+    s->events = *ev;
+    int r = guard_install(entry.v2_dir, p->pod->id, &s->guard, e);
+    if (r == 0)
+        r = fork_sentry(s, p, &entry, e);
+    if (r == 0)
+        r = wait_ready(s, e);
+    if (r == 0)
+        r = loop_add_fd(loop, s->control, EPOLLIN, on_control, s, &s->source);
+    if (r < 0)
+        return r;
+    *ret = take(s);
+    return 0;
+}
+
+void sentry_stop(struct sentry *s)
+{
+    if (!s)
+        return;
+    s->asked_to_stop = true;
+    source_free(s->source);
+    if (s->pid > 0) {
+        (void)kill(s->pid, SIGKILL);
+        (void)waitpid(s->pid, NULL, 0); /* the guard's directory can go only after it */
+    }
+    fd_close(s->control);
+    guard_free(s->guard);
+    free(s);
+}
+
+pid_t sentry_pid(const struct sentry *s)
+{
+    return s->pid;
+}
+
+bool sentry_reaped(struct sentry *s, pid_t pid, int status)
+{
+    if (!s || pid != s->pid || pid <= 0)
+        return false;
+    s->pid = -1;
+    s->gone = true;
+    if (!s->asked_to_stop && s->events.died)
+        s->events.died(s->events.data, status);
+    return true;
+}
+
+int sentry_add_listener(struct sentry *s, int listener_fd, const char *container_id, struct err *e)
+{
+    scoped_fd int fd = listener_fd;
+    struct message m = {.type = MESSAGE_LISTENER};
+    (void)strncat(m.text, container_id, sizeof m.text - 1);
+    return request(s, &m, fd, e);
+}
+
+static int request_later(struct sentry *s, enum message_type type, void (*done)(void *data), void *data, struct err *e)
+{
+    struct message m = {.type = type, .cookie = ++s->last_cookie};
+
+    if (s->waiting)
+        return err_set(e, -EBUSY, "the sentry is being quiesced already");
+    int r = send_message(s, &m, -1, e);
+    if (r < 0)
+        return r;
+    s->waiting = m.cookie;
+    s->done = done;
+    s->done_data = data;
+    return 0;
+}
+
+int sentry_quiesce(struct sentry *s, void (*done)(void *data), void *data, struct err *e)
+{
+    return request_later(s, MESSAGE_QUIESCE, done, data, e);
+}
+
+int sentry_release_parked(struct sentry *s, void (*done)(void *data), void *data, struct err *e)
+{
+    return request_later(s, MESSAGE_RELEASE, done, data, e);
+}
+
+int sentry_unquiesce(struct sentry *s, struct err *e)
+{
+    struct message m = {.type = MESSAGE_RESUME};
+    s->waiting = 0;
+    return request(s, &m, -1, e);
+}
+
+int sentry_set_limits(struct sentry *s, int64_t cpu_milli, int64_t memory_bytes, struct err *e)
+{
+    struct message m = {.type = MESSAGE_LIMITS, .a = cpu_milli, .b = memory_bytes};
+    return request(s, &m, -1, e);
+}
+
+int sentry_clean_up(const char *pod_id)
+{
+    return guard_remove(pod_id);
+}

@@ -1,0 +1,26 @@
+#pragma once
+/* The sentry's own process, from the fork on. */
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/macro.h"
+#include "shim/sentry/egress.h"
+
+struct sentry_boot {
+    pid_t shim;
+    int control, audit; /* audit: -1 = none */
+    int net_ns, user_ns, mnt_ns;
+    int guard_dir;      /* cgroup v2 directory to be in */
+    const int *v1_tasks;
+    size_t n_v1_tasks;
+    bool debug;
+    int64_t cpu_milli, memory_bytes;
+    struct egress_policy egress; /* what it points to is copied by the fork */
+};
+
+/* Takes over the process: never returns.  Failures go to the shim as MESSAGE_READY with an errno. */
+NORETURN void sentry_process(const struct sentry_boot *b);
+
+/* The sentry's own system call filter: the calls of this folder, and nothing else. */
+struct err;
+int sentry_filter_install(struct err *e);
