@@ -174,6 +174,16 @@ static int fork_sentry(struct sentry *s, const struct sentry_params *p, const st
     return 0;
 }
 
+static int died_early(struct sentry *s, struct err *e)
+{
+    int status = 0;
+    (void)kill(s->pid, SIGKILL);
+    (void)waitpid(s->pid, &status, 0);
+    s->pid = -1;
+    return err_set(e, -EPROTO, "the sentry died while it started: %s %d", WIFSIGNALED(status) ? "signal" : "status",
+                   WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+}
+
 /* It says so itself, and its first socket is the proof that the guard works. */
 static int wait_ready(struct sentry *s, struct err *e)
 {
@@ -186,7 +196,7 @@ static int wait_ready(struct sentry *s, struct err *e)
         return err_set(e, -ETIMEDOUT, "the sentry does not start");
     int r = fd_recv_msg(s->control, &m, sizeof m, &len, &fd, &n_fds);
     if (r != 0 || len != sizeof m || m.type != MESSAGE_READY)
-        return err_set(e, -EPROTO, "the sentry died while it started");
+        return died_early(s, e);
     scoped_fd int probe = n_fds == 1 ? fd : -1;
     m.text[sizeof m.text - 1] = '\0';
     if (m.value < 0 || probe < 0)

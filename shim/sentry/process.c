@@ -252,13 +252,11 @@ static int start(struct core *c, const struct sentry_boot *b, struct err *e)
     c->cpu_milli = b->cpu_milli;
     c->memory_bytes = b->memory_bytes;
     c->egress = b->egress;
-    int r = sentry_filter_install(e);
-    if (r < 0)
-        return r;
+    /* The first thread before the filter: libc sets up signal handlers then, which the filter refuses. */
     pthread_mutex_lock(&c->lock);
-    r = core_start_worker(c);
+    int r = core_start_worker(c);
     pthread_mutex_unlock(&c->lock);
-    return r < 0 ? err_set(e, r, "start a thread") : 0;
+    return r < 0 ? err_set(e, r, "start a thread") : sentry_filter_install(e);
 }
 
 void sentry_process(const struct sentry_boot *b)
