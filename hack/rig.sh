@@ -81,14 +81,15 @@ tools() {
 config() {
 	local version=3 cri=io.containerd.cri.v1.runtime images='' folder="bin_dirs = ['$BIN/cni']"
 	case $RIG_CONTAINERD in
-	1.6) version=2 cri=io.containerd.grpc.v1.cri images="sandbox_image = 'localhost/pause:1'" folder="bin_dir = '$BIN/cni'" ;;
+	1.6) version=2 cri=io.containerd.grpc.v1.cri images="sandbox_image = 'localhost/pause:1'
+		  registry = {config_path = '$RIG_DIR/hosts'}" folder="bin_dir = '$BIN/cni'" ;;
 	esac
 	cat <<-K
 		version = $version
 		root = '$RIG_DIR/root'
 		state = '/run/containerd'
 		disabled_plugins = ['io.containerd.internal.v1.opt', 'io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapshotter.v1.zfs',
-		  'io.containerd.snapshotter.v1.devmapper', 'io.containerd.snapshotter.v1.aufs', 'io.containerd.nri.v1.nri']
+		  'io.containerd.snapshotter.v1.devmapper', 'io.containerd.snapshotter.v1.aufs']
 		[plugins.'$cri']
 		  restrict_oom_score_adj = true
 		  $images
@@ -98,7 +99,12 @@ config() {
 		  containerd.runtimes.runsc = {runtime_type = 'io.containerd.runsc.v1'}
 		  containerd.runtimes.glovebox = {runtime_type = 'io.containerd.glovebox.v1', pod_annotations = ['glovebox.dev/*']}
 	K
-	case $RIG_CONTAINERD in 1.6) ;; *) printf "[plugins.'io.containerd.cri.v1.images'.pinned_images]\n  sandbox = 'localhost/pause:1'\n" ;; esac
+	case $RIG_CONTAINERD in 1.6) ;; *) cat <<-K
+		[plugins.'io.containerd.cri.v1.images']
+		  pinned_images = {sandbox = 'localhost/pause:1'}
+		  registry = {config_path = '$RIG_DIR/hosts'}
+	K
+	esac
 }
 
 # ---- inside: process 1 of the namespaces ---------------------------------------------------------------------------------------
