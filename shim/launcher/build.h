@@ -5,6 +5,9 @@
 struct build {
     struct plan *plan;
     uint32_t base; /* host id of container root */
+    int shop;          /* the working directory, with empty directories n, v, o */
+    const char *place; /* where the root is attached: n, or root.path for createContainer hooks */
+    pid_t init;        /* host pid of the container's init */
     int root;      /* the attached root file system */
     int view;      /* the tmpfs of synthetic files, attached */
     int dev;       /* the container's /dev */

@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <linux/securebits.h>
 #include <sched.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/scoped.h"
 #include "shim/launcher/build.h"
 #include "shim/launcher/hooks.h"
@@ -23,6 +23,7 @@
 #include "shim/launcher/pod.h"
 #include "shim/launcher/proto.h"
 #include "shim/launcher/sys.h"
+#include "shim/launcher/workshop.h"
 #include "shim/oci/spec.h"
 
 #define ANSWER_MS 100000
@@ -43,13 +44,23 @@ static int take_file_ids(uint32_t base, struct err *e)
     return 0;
 }
 
+/*
+ * createContainer hooks run in the container's mount namespace before the root is changed, but are
+ * programs of the host, which look for the root at root.path: for them alone the tree is built among a
+ * copy of the host's mounts.
+ */
 static int enter_workshop(struct build *b, struct err *e)
 {
-    if (setns(b->plan->p.pod->empty_mnt_ns, CLONE_NEWNS) < 0)
-        return err_sys(e, "enter the empty mount namespace");
-    if (unshare(CLONE_NEWNS) < 0)
-        return err_sys(e, "new mount namespace");
-    return take_file_ids(b->base, e);
+    const struct launch_params *p = &b->plan->p;
+    const char *root = p->spec->root_path && p->spec->root_path[0] ? p->spec->root_path : "rootfs";
+    bool hooks = p->spec->hooks[HOOK_CREATE_CONTAINER].n > 0;
+
+    int r = hooks ? workshop_enter_beside_host(e) : workshop_enter(p->pod->empty_mnt_ns, e);
+    if (r < 0)
+        return r;
+    b->place = !hooks ? "n" : root[0] == '/' ? root : xasprintf("%s/%s", p->bundle, root);
+    b->shop = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return b->shop < 0 ? err_sys(e, "open the workshop") : take_file_ids(b->base, e);
 }
 
 static bool is_below_proc(const char *destination)
@@ -111,6 +122,7 @@ static int recv_pid_ns(struct build *b, int sock, struct err *e)
 
     if (r < 0)
         return r;
+    b->init = (pid_t)m.value;
     b->pid_ns = take_fd(fds[0]);
     fd_close_all(fds, MSG_FDS_MAX);
     return b->pid_ns < 0 ? err_set(e, -EPROTO, "no pid namespace for /proc") : 0;
@@ -131,6 +143,14 @@ static int set_root_readonly(struct build *b, struct err *e)
         return 0;
     int r = mount_change(b->root, &(struct mount_change){.set = MOUNT_ATTR_RDONLY, .user_ns = -1});
     return r < 0 ? err_set(e, r, "root.readonly: %s", strerror(-r)) : 0;
+}
+
+static int run_hooks(struct build *b, struct err *e)
+{
+    const struct launch_params *p = &b->plan->p;
+    const struct hook_state state = {.spec = p->spec, .id = p->id, .bundle = p->bundle, .status = "creating", .pid = b->init};
+
+    return hooks_run(&state, HOOK_CREATE_CONTAINER, e);
 }
 
 static int cross_over(struct build *b, struct err *e)
@@ -177,6 +197,8 @@ static int build_tree(struct build *b, int sock, struct err *e)
     if (r == 0)
         r = build_masks(b, e);
     trace_step(t, 'X', "masks");
+    if (r == 0)
+        r = run_hooks(b, e);
     return r < 0 ? r : set_root_readonly(b, e);
 }
 
@@ -198,7 +220,7 @@ static int send_built(struct build *b, int view, int sock)
 
 int builder_main(struct plan *plan, int sock, struct err *e)
 {
-    struct build b = {.plan = plan, .base = plan->p.pod->base, .root = -1, .view = -1, .dev = -1, .proc = -1, .pid_ns = -1,
+    struct build b = {.plan = plan, .base = plan->p.pod->base, .root = -1, .view = -1, .dev = -1, .proc = -1, .pid_ns = -1, .shop = -1,
                       .console = -1, .tty = -1};
     char c;
 

@@ -129,7 +129,10 @@ int build_devpts(struct build *b, const struct spec_mount *m, const struct entry
     }
     own.opt.set &= ~(uint64_t)MOUNT_ATTR_NODEV; /* its nodes are terminals */
     int fd = build_fresh(b, "devpts", m, &own, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, e);
-    return fd < 0 ? fd : attach_and_drop(b, fd, m->destination, e);
+    if (fd < 0)
+        return fd;
+    (void)fchownat(fd, "", b->base, b->base, AT_EMPTY_PATH);
+    return attach_and_drop(b, fd, m->destination, e);
 }
 
 int build_mqueue(struct build *b, const struct spec_mount *m, const struct entry *entry, struct err *e)

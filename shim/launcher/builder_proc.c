@@ -29,7 +29,7 @@ int build_view(struct build *b, struct err *e)
     scoped_fd int fs = mount_new("tmpfs", (struct mount_option[]){{"source", "glovebox"}, {"mode", "0555"}, {"size", "4m"}}, 3, QUIET, e);
     if (fs < 0)
         return fs;
-    scoped_fd int at = open("/v", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    scoped_fd int at = open("v", O_PATH | O_DIRECTORY | O_CLOEXEC);
     int r = at < 0 ? -errno : mount_attach(fs, at);
     if (r < 0)
         return err_set(e, r, "attach the synthetic files: %s", strerror(-r));
@@ -245,7 +245,19 @@ static int make_readonly(int at, const char *path, struct err *e)
     return r < 0 ? err_set(e, r, "read-only %s: %s", path, strerror(-r)) : 0;
 }
 
-static int absent(int r)
+/* Covered already, whatever the spec wants for it: the usual lists name many of them again. */
+static bool is_done(struct build *b, const char *path)
+{
+    if (b->proc < 0 || !is_below(path, "/proc"))
+        return false;
+    path += sizeof "/proc/" - 1;
+    for (size_t i = 0; i < ARRAY_LEN(host_entries); i++)
+        if (strcmp(path, host_entries[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool is_absent(int r)
 {
     return r == -ENOENT || r == -ENOTDIR;
 }
@@ -254,8 +266,10 @@ static int apply_paths(struct build *b, const struct spec_strings *paths, bool m
 {
     for (size_t i = 0; i < paths->n; i++) {
         const char *path = paths->item[i];
+        if (is_done(b, path) || (!mask && b->proc >= 0 && strcmp(path, "/proc/sys") == 0))
+            continue;
         scoped_fd int at = open_covered(b, path);
-        if (absent(at))
+        if (is_absent(at))
             continue;
         if (at < 0)
             return err_set(e, at, "%s: %s: %s", field, path, strerror(-at));

@@ -76,11 +76,11 @@ static int overlay_by_fd(struct build *b, int *ret, struct err *e)
     return 0;
 }
 
-/* /o/<tree>/<path>, or relative to /o/0 when there is one tree only: the option text has one page. */
+/* Relative to o, where the only tree or one directory for each of several is attached: the option text has one page. */
 static void put_dir(struct strbuf *s, const struct root_source *root, const struct layer_dir *d)
 {
     if (root->n_trees > 1)
-        strbuf_printf(s, "/o/%d/", d->tree);
+        strbuf_printf(s, "%d/", d->tree);
     for (const char *p = d->path; *p; p++) {
         if (*p == ':' || *p == '\\' || *p == ',')
             strbuf_putc(s, '\\');
@@ -90,9 +90,9 @@ static void put_dir(struct strbuf *s, const struct root_source *root, const stru
 
 static int attach_trees(const struct root_source *s, struct err *e)
 {
-    scoped_fd int place = open("/o", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    scoped_fd int place = open("o", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (place < 0)
-        return err_sys(e, "open /o");
+        return err_sys(e, "open o");
     if (s->n_trees > 1) {
         scoped_fd int fs = mount_new("tmpfs", (struct mount_option[]){{"mode", "0700"}}, 1, MOUNT_ATTR_NODEV, e);
         int r = fs < 0 ? fs : mount_attach(fs, place);
@@ -101,15 +101,15 @@ static int attach_trees(const struct root_source *s, struct err *e)
     }
     for (size_t i = 0; i < s->n_trees; i++) {
         char name[32];
-        (void)snprintf(name, sizeof name, "/o/%zu", i);
+        (void)snprintf(name, sizeof name, "o/%zu", i);
         if (s->n_trees > 1 && mkdir(name, 0700) < 0)
             return err_sys(e, "mkdir %s", name);
-        scoped_fd int at = open(s->n_trees > 1 ? name : "/o", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        scoped_fd int at = open(s->n_trees > 1 ? name : "o", O_PATH | O_DIRECTORY | O_CLOEXEC);
         int r = at < 0 ? -errno : mount_attach(s->trees[i], at);
         if (r < 0)
             return err_set(e, r, "attach layers: %s", strerror(-r));
     }
-    return chdir("/o") < 0 ? err_sys(e, "chdir /o") : 0;
+    return chdir("o") < 0 ? err_sys(e, "chdir o") : 0;
 }
 
 /* Before 6.15: attach the layers, mount(2) with paths, take the result out again, let go of the layers. */
@@ -138,13 +138,13 @@ static int overlay_by_path(struct build *b, int *ret, struct err *e)
         strbuf_printf(&o, ",%s", s->options[i]);
     if (o.overflow)
         return err_set(e, -E2BIG, "rootfs: %zu layers do not fit into one page of overlay options", s->n_lower);
-    if (mount("overlay", "/n", "overlay", MS_NODEV, o.data) < 0)
+    if (mount("overlay", "../n", "overlay", MS_NODEV, o.data) < 0)
         return err_sys(e, "rootfs: overlay of %zu layers", s->n_lower);
-    int fd = mount_clone(AT_FDCWD, "/n", false);
+    int fd = mount_clone(AT_FDCWD, "../n", false);
     if (fd < 0)
         return err_set(e, fd, "rootfs: clone overlay: %s", strerror(-fd));
     *ret = fd;
-    if (chdir("/") < 0 || umount2("/n", MNT_DETACH) < 0 || umount2("/o", MNT_DETACH) < 0)
+    if (fchdir(b->shop) < 0 || umount2("n", MNT_DETACH) < 0 || umount2("o", MNT_DETACH) < 0)
         return err_sys(e, "rootfs: let go of the layers");
     return 0;
 }
@@ -168,11 +168,11 @@ int build_root(struct build *b, struct err *e)
     /* With a file id that has no place on disk the mount succeeds, read-only, and says so only in the kernel's log. */
     if (fstatvfs(fd, &st) == 0 && (st.f_flag & ST_RDONLY) && s->mount < 0 && s->upper.path && !s->read_only)
         return err_set(e, -EROFS, "overlay came up read-only: upper directory not writable for the pod's id range.");
-    scoped_fd int at = open("/n", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    scoped_fd int at = open(b->place, O_PATH | O_DIRECTORY | O_CLOEXEC);
     r = at < 0 ? -errno : mount_attach(fd, at);
     if (r < 0)
-        return err_set(e, r, "rootfs: attach: %s", strerror(-r));
-    b->root = open("/n", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        return err_set(e, r, "rootfs: attach to %s: %s", b->place, strerror(-r));
+    b->root = open(b->place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return b->root < 0 ? err_sys(e, "rootfs: open") : 0;
 }
 

@@ -1,7 +1,6 @@
 #include "shim/launcher/creds.h"
 
 #include <errno.h>
-#include <grp.h>
 #include <linux/capability.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/scoped.h"
+#include "shim/launcher/sys.h"
 
 #define CAPS_KNOWN 64
 #define IDS 65536u
@@ -56,15 +56,18 @@ static int set_ids(const struct spec_process *p, struct err *e)
             return err_set(e, -EINVAL, "id %u is outside the pod's range 0-65535.", p->groups[i]);
     if (p->uid >= IDS || p->gid >= IDS)
         return err_set(e, -EINVAL, "id %u is outside the pod's range 0-65535.", p->uid >= IDS ? p->uid : p->gid);
-    if (setgroups(p->n_groups, p->groups) < 0)
-        return err_sys(e, "process.user.additionalGids");
-    if (setresgid(p->gid, p->gid, p->gid) < 0)
-        return err_sys(e, "process.user.gid %u", p->gid);
+    int r = sys_setgroups(p->n_groups, p->groups);
+    if (r < 0)
+        return err_set(e, r, "process.user.additionalGids: %s", strerror(-r));
+    r = sys_setresgid(p->gid);
+    if (r < 0)
+        return err_set(e, r, "process.user.gid %u: %s", p->gid, strerror(-r));
     /* Otherwise leaving uid 0 drops the permitted set. Every capset and execve clears the flag's effect. */
     if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0)
         return err_sys(e, "PR_SET_KEEPCAPS");
-    if (setresuid(p->uid, p->uid, p->uid) < 0)
-        return err_sys(e, "process.user.uid %u", p->uid);
+    r = sys_setresuid(p->uid);
+    if (r < 0)
+        return err_set(e, r, "process.user.uid %u: %s", p->uid, strerror(-r));
     return prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0) < 0 ? err_sys(e, "PR_SET_KEEPCAPS") : 0;
 }
 

@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -53,6 +56,7 @@ static NORETURN void exec_hook(const struct spec_hook *h, int in, int out)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)signal(SIGPIPE, SIG_DFL);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)umask(0022);
     (void)setsid();
     if (dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
         _exit(126);
@@ -180,6 +184,80 @@ int hooks_run(const struct hook_state *s, enum spec_hook_kind kind, struct err *
         int r = run_one(&hooks->item[i], json, e);
         if (r < 0)
             return err_wrap(e, r, "%s hook #%zu %s", kind_name[kind], i, hooks->item[i].path);
+    }
+    return 0;
+}
+
+/* ---- inside --------------------------------------------------------------------------------------- */
+
+static NORETURN void exec_inside(const struct spec_hook *h, int in, int (*before_exec)(void *), void *data)
+{
+    char *const no_env[] = {NULL}, *self[] = {h->path, NULL};
+
+    if (dup2(in, 0) < 0 || dup2(2, 1) < 0 || before_exec(data) < 0)
+        _exit(126);
+    (void)execve(h->path, h->args.n ? h->args.item : self, h->env.item ? h->env.item : no_env);
+    _exit(127);
+}
+
+/* Without pidfd, poll or clone3: what the filter gives to everybody. */
+static int wait_inside(pid_t pid, int timeout_s, int *ret_status)
+{
+    int64_t end = clock_mono_ms() + (timeout_s > 0 ? (int64_t)timeout_s * 1000 : NO_LIMIT_MS);
+
+    for (;;) {
+        pid_t got = waitpid(pid, ret_status, WNOHANG);
+        if (got == pid)
+            return 0;
+        if (got < 0 && errno != EINTR)
+            return -errno;
+        if (clock_mono_ms() >= end) {
+            (void)kill(pid, SIGKILL);
+            (void)waitpid(pid, ret_status, 0);
+            return -ETIMEDOUT;
+        }
+        (void)nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    }
+}
+
+static int run_inside(const struct spec_hook *h, const char *json, int (*before_exec)(void *), void *data, struct err *e)
+{
+    int in[2], status = 0;
+
+    if (pipe2(in, O_CLOEXEC) < 0)
+        return err_sys(e, "pipe");
+    (void)fd_set_nonblock(in[1], true);
+    /* A pipe holds 64 KiB; a state that is longer is cut rather than waited for. */
+    (void)!write(in[1], json, strlen(json));
+    pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    if (pid == 0)
+        exec_inside(h, in[0], before_exec, data);
+    fd_close_all(in, 2);
+    if (pid < 0)
+        return err_sys(e, "fork");
+    int r = wait_inside(pid, h->timeout_s, &status);
+    if (r == -ETIMEDOUT)
+        return err_set(e, r, "timed out after %d s", h->timeout_s);
+    if (r < 0)
+        return err_set(e, r, "%s", strerror(-r));
+    if (WIFSIGNALED(status))
+        return err_set(e, -EIO, "killed by signal %d", WTERMSIG(status));
+    return WEXITSTATUS(status) ? err_set(e, -EIO, "exit status %d", WEXITSTATUS(status)) : 0;
+}
+
+int hooks_run_inside(const struct hook_state *s, int (*before_exec)(void *data), void *data, struct err *e)
+{
+    const struct spec_hooks *hooks = &s->spec->hooks[HOOK_START_CONTAINER];
+
+    if (hooks->n == 0)
+        return 0;
+    scoped_free char *json = state_json(s);
+    if (!json)
+        return err_set(e, -EINVAL, "hooks: the state cannot be written as JSON");
+    for (size_t i = 0; i < hooks->n; i++) {
+        int r = run_inside(&hooks->item[i], json, before_exec, data, e);
+        if (r < 0)
+            return err_wrap(e, r, "%s hook #%zu %s", kind_name[HOOK_START_CONTAINER], i, hooks->item[i].path);
     }
     return 0;
 }

@@ -15,3 +15,9 @@ struct hook_state {
 };
 /* 0, or the first failure, which names the hook and shows what it printed. Blocks: never in the shim itself. */
 int hooks_run(const struct hook_state *s, enum spec_hook_kind kind, struct err *e);
+
+/*
+ * startContainer hooks: programs of the image, run by the init itself under its filters, with its user
+ * and capabilities (before_exec sets them in the child).  Nothing but natively allowed calls are made.
+ */
+int hooks_run_inside(const struct hook_state *s, int (*before_exec)(void *data), void *data, struct err *e);

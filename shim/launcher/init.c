@@ -216,6 +216,21 @@ static int install_filter(struct init *y, struct err *e)
     return fd < 0 ? err_set(e, fd, "install the system call filter: %s", strerror(-fd)) : fd;
 }
 
+static int final_caps(void *data)
+{
+    const struct init *y = data;
+
+    return creds_final(y->process, y->known_caps);
+}
+
+static int run_start_hooks(struct init *y, struct err *e)
+{
+    const struct launch_params *p = &y->plan->p;
+    const struct hook_state state = {.spec = p->spec, .id = p->id, .bundle = p->bundle, .status = "created", .pid = getpid()};
+
+    return p->join ? 0 : hooks_run_inside(&state, final_caps, y, e);
+}
+
 /*
  * From here on only calls that the filter runs natively: read, write, capset, seccomp, execve, exit_group
  * (tests/unit/shim/test_launcher_filter.c holds the table to that).  The specification's own filter
@@ -234,6 +249,9 @@ static int wait_and_exec(struct init *y, int listener, struct err *e)
     ssize_t n = read(y->sock, &m, sizeof m);
     if (n != (ssize_t)sizeof m || m.kind != MSG_GO)
         _exit(127); /* the shim has given up */
+    r = run_start_hooks(y, e);
+    if (r < 0)
+        return r;
     if (y->oci_filter.len > 0) {
         r = sys_seccomp(SECCOMP_SET_MODE_FILTER, 0, &y->oci_filter);
         if (r < 0)

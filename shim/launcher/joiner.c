@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -67,8 +66,13 @@ static int enter_container(const struct launch_params *p, struct err *e)
  */
 static int become_pod_root(struct err *e)
 {
-    if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
-        return err_sys(e, "become root of the pod");
+    int r = sys_setgroups(0, NULL);
+    if (r == 0)
+        r = sys_setresgid(0);
+    if (r == 0)
+        r = sys_setresuid(0);
+    if (r < 0)
+        return err_set(e, r, "become root of the pod: %s", strerror(-r));
     if (prctl(PR_SET_DUMPABLE, 0) < 0)
         return err_sys(e, "PR_SET_DUMPABLE");
     return 0;

@@ -131,7 +131,7 @@ static int open_pid_ns(struct lead *l, struct err *e)
 
 static int await_tree(struct lead *l, struct err *e)
 {
-    struct msg m = {.kind = MSG_PID_NS};
+    struct msg m = {.kind = MSG_PID_NS, .value = l->init};
     int fds[MSG_FDS_MAX];
     char path[64];
     scoped_fd int ns = open_pid_ns(l, e);

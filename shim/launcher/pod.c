@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -22,6 +21,7 @@
 #include "shim/launcher/proto.h"
 #include "shim/launcher/sys.h"
 #include "shim/launcher/sysctl.h"
+#include "shim/launcher/workshop.h"
 #include "shim/oci/spec.h"
 
 #define HELPER_MS 20000
@@ -112,7 +112,7 @@ static int loopback_up(struct err *e)
 }
 
 /* The network namespace of the pod's interfaces: the CNI's by path, or a new one with lo up. */
-static int enter_cni(const struct spec *spec, struct err *e)
+static int enter_cni(int proc_sys, const struct spec *spec, struct err *e)
 {
     const char *path = spec->ns[SPEC_NS_NETWORK].path;
 
@@ -127,68 +127,50 @@ static int enter_cni(const struct spec *spec, struct err *e)
         if (fd < 0 || setns(fd, CLONE_NEWNET) < 0)
             return err_sys(e, "linux.namespaces: network namespace %s", path);
     }
-    return sysctl_apply_cni(spec, e);
+    return sysctl_apply_cni(proc_sys, spec, e);
 }
 
-/* A mount namespace with one tmpfs: the directories builders work in. Builders start there in 0.03 ms instead of 2. */
-static int make_empty_mounts(struct err *e)
+/* Sends namespaces of this process: what is entered now is kept by the descriptor. */
+static int send_namespace(int sock, int self, const char *name, struct err *e)
 {
-    static const char *const dirs[] = {"n", "v", "o"}; /* new root, views, overlay of old kernels */
+    struct msg m = {.kind = MSG_READY};
+    scoped_fd int fd = openat(self, name, O_RDONLY | O_CLOEXEC);
 
-    if (unshare(CLONE_NEWNS) < 0)
-        return err_sys(e, "new mount namespace");
-    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-        return err_sys(e, "make mounts private");
-    scoped_fd int fs = mount_new("tmpfs", (struct mount_option[]){{"source", "glovebox"}, {"mode", "0700"}, {"size", "64k"}}, 3,
-                                 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, e);
-    if (fs < 0)
-        return fs;
-    scoped_fd int at = open("/proc", O_PATH | O_CLOEXEC); /* any directory that surely exists */
-    int r = at < 0 ? -errno : mount_attach(fs, at);
-    if (r < 0 || fchdir(fs) < 0)
-        return err_set(e, r < 0 ? r : -errno, "attach the empty root");
-    for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
-        if (mkdir(dirs[i], 0700) < 0)
-            return err_sys(e, "mkdir %s", dirs[i]);
-    r = sys_pivot_root_here();
-    if (r == -EINVAL)
-        return err_set(e, r, "pivot_root: the host's root is an initramfs, which cannot be left");
-    return r < 0 ? err_set(e, r, "pivot_root: %s", strerror(-r)) : 0;
+    if (fd < 0)
+        return err_sys(e, "/proc/self/%s", name);
+    int r = msg_send(sock, &m, &fd, 1);
+    return r < 0 ? err_set(e, r, "pod helper: %s", strerror(-r)) : 0;
 }
 
-/* Messages: -> READY with the CNI namespace; <- READY with the holder's net, ipc, uts; -> READY with the mount namespace. */
+/* Sends the CNI's network namespace and the empty mount namespace; with sysctls, waits for the holder's, sets them, says so. */
 static int opener_main(int sock, const struct spec *spec, struct err *e)
 {
     struct msg m = {.kind = MSG_READY};
     int fds[MSG_FDS_MAX];
     scoped_fd int self = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    scoped_fd int proc_sys = open("/proc/sys", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-    int r = enter_cni(spec, e);
-    if (r < 0)
-        return r;
-    scoped_fd int net = openat(self, "ns/net", O_RDONLY | O_CLOEXEC);
-    if (net < 0)
-        return err_sys(e, "/proc/self/ns/net");
-    r = msg_send(sock, &m, &net, 1);
+    int r = enter_cni(proc_sys, spec, e);
+    if (r == 0)
+        r = send_namespace(sock, self, "ns/net", e);
+    if (r == 0)
+        r = workshop_make_empty(e);
+    if (r == 0)
+        r = send_namespace(sock, self, "ns/mnt", e);
     if (r < 0)
         return r;
     if (spec->n_sysctl > 0) {
         r = msg_recv(sock, HELPER_MS, &m, fds, e);
         if (r < 0)
             return r;
-        r = sysctl_apply_pod(spec, fds[0], fds[1], fds[2], e);
+        r = sysctl_apply_pod(proc_sys, spec, &(struct sysctl_ns){fds[0], fds[1], fds[2], fds[3]}, e);
+        if (r == 0)
+            r = msg_send(sock, &m, NULL, 0);
         if (r < 0)
             return r;
     }
-    r = make_empty_mounts(e);
-    if (r < 0)
-        return r;
-    scoped_fd int mnt = openat(self, "ns/mnt", O_RDONLY | O_CLOEXEC);
-    if (mnt < 0)
-        return err_sys(e, "/proc/self/ns/mnt");
-    r = msg_send(sock, &m, &mnt, 1);
     wait_for_end(sock);
-    return r;
+    return 0;
 }
 
 static int open_holder_namespaces(struct pod *pod, pid_t holder, struct err *e)
@@ -255,6 +237,16 @@ static int recv_one_fd(int sock, int *ret, struct err *e)
     return *ret < 0 ? err_set(e, -EPROTO, "pod helper sent no descriptor") : 0;
 }
 
+static int set_sysctls(struct pod *pod, int opener, struct err *e)
+{
+    const int ns[] = {pod->user_ns, pod->net_ns, pod->ipc_ns, pod->uts_ns};
+    struct msg m = {.kind = MSG_READY};
+    int fds[MSG_FDS_MAX];
+
+    int r = msg_send(opener, &m, ns, ARRAY_LEN(ns));
+    return r < 0 ? err_set(e, r, "pod helper: %s", strerror(-r)) : msg_recv(opener, HELPER_MS, &m, fds, e);
+}
+
 static int make_namespaces(struct pod *pod, const struct spec *spec, struct err *e)
 {
     scoped_helper struct helper holder = {.sock = -1}, opener = {.sock = -1};
@@ -273,16 +265,11 @@ static int make_namespaces(struct pod *pod, const struct spec *spec, struct err 
     r = open_holder_namespaces(pod, holder.pid, e);
     if (r < 0)
         return r;
-    if (spec->n_sysctl > 0) {
-        const int ns[] = {pod->net_ns, pod->ipc_ns, pod->uts_ns};
-        r = msg_send(opener.sock, &m, ns, ARRAY_LEN(ns));
-        if (r < 0 && r != -EPIPE) /* EPIPE: it has failed and its message waits */
-            return err_set(e, r, "pod helper: %s", strerror(-r));
-    }
     r = recv_one_fd(opener.sock, &pod->cni_net_ns, e);
-    if (r < 0)
-        return r;
-    r = recv_one_fd(opener.sock, &pod->empty_mnt_ns, e);
+    if (r == 0)
+        r = recv_one_fd(opener.sock, &pod->empty_mnt_ns, e);
+    if (r == 0 && spec->n_sysctl > 0)
+        r = set_sysctls(pod, opener.sock, e);
     if (r < 0)
         return r;
     return msg_recv(holder.sock, HELPER_MS, &m, fds, e);

@@ -50,6 +50,10 @@ int msg_recv(int sock, int timeout_ms, struct msg *m, int fds[MSG_FDS_MAX], stru
     if (r < 0)
         return err_set(e, r, "launch: %s", r == -ETIMEDOUT ? "a helper process did not answer in time" : strerror(-r));
     r = fd_recv_msg(sock, &got, sizeof got, &n, fds, &n_fds);
+    if (r == -ECONNRESET) { /* it ended without reading what we sent; its last words are still in the queue */
+        n_fds = MSG_FDS_MAX;
+        r = fd_recv_msg(sock, &got, sizeof got, &n, fds, &n_fds);
+    }
     if (r < 0)
         return err_set(e, r, "launch: receive: %s", strerror(-r));
     if (r > 0 || n != sizeof got) {

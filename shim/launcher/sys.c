@@ -54,6 +54,21 @@ int sys_openat2(int dir, const char *path, int flags, uint64_t resolve)
     return -errno;
 }
 
+int sys_setgroups(size_t n, const uint32_t *groups)
+{
+    return syscall(SYS_setgroups, n, groups) < 0 ? -errno : 0;
+}
+
+int sys_setresuid(uint32_t uid)
+{
+    return syscall(SYS_setresuid, uid, uid, uid) < 0 ? -errno : 0;
+}
+
+int sys_setresgid(uint32_t gid)
+{
+    return syscall(SYS_setresgid, gid, gid, gid) < 0 ? -errno : 0;
+}
+
 int sys_pivot_root_here(void)
 {
     if (syscall(SYS_pivot_root, ".", ".") < 0)

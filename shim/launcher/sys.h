@@ -17,6 +17,13 @@
 pid_t sys_fork(uint64_t flags, int exit_signal, int cgroup_fd, int *ret_pidfd);
 /* A descriptor or -errno; O_CLOEXEC is added. */
 int sys_openat2(int dir, const char *path, int flags, uint64_t resolve);
+/*
+ * Ids of this process alone.  glibc's wrappers signal every thread they know of, and after a raw clone3
+ * they still know the parent's.  0 or -errno.
+ */
+int sys_setgroups(size_t n, const uint32_t *groups);
+int sys_setresuid(uint32_t uid);
+int sys_setresgid(uint32_t gid);
 int sys_pivot_root_here(void); /* pivot_root(".", ".") and detach the old root; 0 or -errno */
 int sys_seccomp(unsigned op, unsigned flags, void *arg); /* >= 0 or -errno */
 /* Closes every descriptor >= 3 that is not in keep (sorted in place; -1 entries are fine). */

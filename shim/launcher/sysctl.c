@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/macro.h"
 #include "shim/launcher/sys.h"
 #include "shim/oci/spec.h"
@@ -13,51 +14,69 @@
 #define KEY_MAX 200
 
 /* "net.ipv4.conf.eth0/1.forwarding" style: dots separate, a slash stands for a dot inside a name. */
-static int write_key(const char *key, const char *value, struct err *e)
+static int write_key(int proc_sys, const struct spec_pair *p, struct err *e)
 {
-    char path[sizeof "/proc/sys/" + KEY_MAX];
+    char path[KEY_MAX + 1];
 
-    if (strlen(key) > KEY_MAX || strstr(key, "..") || key[0] == '/')
-        return err_set(e, -EINVAL, "linux.sysctl: malformed name \"%s\"", key);
-    (void)snprintf(path, sizeof path, "/proc/sys/%s", key);
-    for (char *p = path + sizeof "/proc/sys/" - 1; *p; p++)
-        *p = *p == '.' ? '/' : *p == '/' ? '.' : *p;
-    int r = sys_write_text(AT_FDCWD, path, value);
-    return r < 0 ? err_set(e, r, "linux.sysctl: %s = \"%s\": %s", key, value, strerror(-r)) : 0;
+    if (strlen(p->key) > KEY_MAX || strstr(p->key, "..") || p->key[0] == '/' || p->key[0] == '.')
+        return err_set(e, -EINVAL, "linux.sysctl: malformed name \"%.100s\"", p->key);
+    (void)snprintf(path, sizeof path, "%s", p->key);
+    for (char *c = path; *c; c++)
+        *c = *c == '.' ? '/' : *c == '/' ? '.' : *c;
+    int r = sys_write_text(proc_sys, path, p->value);
+    return r < 0 ? err_set(e, r, "linux.sysctl: %s = \"%s\": %s", p->key, p->value, strerror(-r)) : 0;
 }
 
-static bool is_net(const char *key)
+static bool is_net(const struct spec_pair *p)
 {
-    return strncmp(key, "net.", 4) == 0;
+    return strncmp(p->key, "net.", 4) == 0;
 }
 
-int sysctl_apply_cni(const struct spec *spec, struct err *e)
+int sysctl_apply_cni(int proc_sys, const struct spec *spec, struct err *e)
 {
     /*
      * The sentry is root of the pod's user namespace only, so the kernel would refuse it ports below
      * 1024 and ping sockets there; it decides both itself.  Failure (a host with a read-only /proc/sys)
      * costs those two, nothing of the barrier.
      */
-    (void)sys_write_text(AT_FDCWD, "/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
-    (void)sys_write_text(AT_FDCWD, "/proc/sys/net/ipv4/ping_group_range", "0 2147483647");
+    (void)sys_write_text(proc_sys, "net/ipv4/ip_unprivileged_port_start", "0");
+    (void)sys_write_text(proc_sys, "net/ipv4/ping_group_range", "0 2147483647");
     for (size_t i = 0; i < spec->n_sysctl; i++) {
-        int r = is_net(spec->sysctl[i].key) ? write_key(spec->sysctl[i].key, spec->sysctl[i].value, e) : 0;
+        int r = is_net(&spec->sysctl[i]) ? write_key(proc_sys, &spec->sysctl[i], e) : 0;
         if (r < 0)
             return r;
     }
     return 0;
 }
 
-int sysctl_apply_pod(const struct spec *spec, int net_ns, int ipc_ns, int uts_ns, struct err *e)
+/* In the workload's network namespace ids are the pod's: a range of the host's makes no sense there (EINVAL), and devices are missing. */
+static bool is_forgivable(const struct spec_pair *p, int r)
 {
-    /* /proc/sys shows the namespaces of whoever opens the file; host root has all rights over the pod's. */
-    if (setns(net_ns, CLONE_NEWNET) < 0 || setns(ipc_ns, CLONE_NEWIPC) < 0 || setns(uts_ns, CLONE_NEWUTS) < 0)
+    return is_net(p) && (r == -ENOENT || r == -EINVAL);
+}
+
+/*
+ * Who may write depends on the kernel: the files of an ipc namespace belong to the host's root on 6.1
+ * and to the root of the namespace's own user namespace on 6.18.  Try as both.
+ */
+int sysctl_apply_pod(int proc_sys, const struct spec *spec, const struct sysctl_ns *ns, struct err *e)
+{
+    bool *left = xcalloc(spec->n_sysctl + 1, sizeof *left);
+    int r = 0;
+
+    if (setns(ns->net, CLONE_NEWNET) < 0 || setns(ns->ipc, CLONE_NEWIPC) < 0 || setns(ns->uts, CLONE_NEWUTS) < 0)
         return err_sys(e, "enter the pod's namespaces");
-    for (size_t i = 0; i < spec->n_sysctl; i++) {
-        int r = write_key(spec->sysctl[i].key, spec->sysctl[i].value, e);
-        /* The CNI namespace took it already; the workload's has no interfaces and may lack the entry. */
-        if (r < 0 && !(r == -ENOENT && is_net(spec->sysctl[i].key)))
-            return r;
+    for (int as_pod = 0; as_pod < 2; as_pod++) {
+        if (as_pod && (setns(ns->user, CLONE_NEWUSER) < 0 || sys_setresgid(0) < 0 || sys_setresuid(0) < 0))
+            return err_sys(e, "enter the pod's user namespace");
+        for (size_t i = 0; i < spec->n_sysctl; i++) {
+            if (as_pod && !left[i])
+                continue;
+            r = write_key(proc_sys, &spec->sysctl[i], e);
+            left[i] = r == -EACCES || r == -EPERM;
+            if (r < 0 && !is_forgivable(&spec->sysctl[i], r) && (as_pod || !left[i]))
+                return r;
+        }
     }
     return 0;
 }

@@ -9,7 +9,12 @@
 
 struct spec;
 
+/* proc_sys: a descriptor of the host's /proc/sys, which shows the namespaces of whoever opens a file in it. */
+
 /* In the CNI namespace, after it was entered: what the sentry needs, then net.* of the spec. */
-int sysctl_apply_cni(const struct spec *spec, struct err *e);
-/* Enters the pod's namespaces and writes everything of the spec there. */
-int sysctl_apply_pod(const struct spec *spec, int net_ns, int ipc_ns, int uts_ns, struct err *e);
+int sysctl_apply_cni(int proc_sys, const struct spec *spec, struct err *e);
+/* Enters the pod's namespaces and writes everything of the spec there. The caller's ids change: its last step. */
+struct sysctl_ns {
+    int user, net, ipc, uts;
+};
+int sysctl_apply_pod(int proc_sys, const struct spec *spec, const struct sysctl_ns *ns, struct err *e);
