@@ -50,7 +50,7 @@ static void on_sentry_died(void *data, int status)
     const char *how = WIFSIGNALED(status) ? "signal" : "exit status";
     int number = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
     rt->broken = xasprintf("the sentry of this pod died (%s %d), so all its containers were killed", how, number);
-    log_error("the sentry died, the pod is killed", "pod=%s %s=%d", rt->pod_id, WIFSIGNALED(status) ? "signal" : "status", number);
+    log_error("the sentry died, the pod is killed", "pod=%s how=%s number=%d", rt->pod_id, how, number);
 
     while (map_next(rt->containers, &at, NULL, &value)) {
         struct container *c = value;
