@@ -5,7 +5,7 @@
 
 #include "base/macro.h"
 #include "controller/cli/manager.h"
-#if __has_include("controller/node/node.h")
+#if __has_include("controller/node/node.c")
 #include "controller/node/node.h"
 #define HAVE_NODE 1
 #endif

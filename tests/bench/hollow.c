@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/loop.h"
@@ -143,7 +144,11 @@ int main(int argc, char **argv)
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
     int r = loop_new(&h.loop, &e);
-    if (r < 0 || (r = kube_config_load(argv[1], NULL, &config, &e)) < 0 || (r = kube_new(h.loop, config, &h.kube, &e)) < 0 ||
+    if (r == 0)
+        r = kube_config_load(argv[1], NULL, &config, &e);
+    if (r == 0)
+        config->user_agent = xstrdup("hollow"); /* so that its requests are not taken for the controller's */
+    if (r < 0 || (r = kube_new(h.loop, config, &h.kube, &e)) < 0 ||
         (r = engine_new(h.loop, h.kube, &(struct engine_options){.component = "hollow"}, &h.engine, &e)) < 0 ||
         (r = loop_add_signals(h.loop, &set, on_signal, &h, NULL)) < 0) {
         log_error("cannot go on", "why=%s", err_text(&e));
