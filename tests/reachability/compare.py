@@ -33,6 +33,9 @@ def main(folder, reviewed_file):
     for c, rows in table.items():
         hit = collections.Counter(g for (g, _), (_, reached) in rows.items() if reached)
         print(f"  {c:15} {len(hit):2} of {len(groups)}  {' '.join(sorted(hit))}")
+    short = [c for c, rows in table.items() if len(rows) != len(probes)]
+    for c in short:
+        print(f"FAIL {c}: {len(table[c])} results instead of {len(probes)}; the run broke off, so the column proves nothing")
     ours = [c for c in table if c.startswith("glovebox")]
     if not ours:
         print("no glovebox column: nothing was judged")
@@ -46,7 +49,7 @@ def main(folder, reviewed_file):
         print(f"FAIL {p[0]} {p[1]}: on the reviewed list, but no longer reached; take it off")
     absent = sorted({g for g in groups if not any(r for (gg, _), (_, r) in table.get("native.user", {}).items() if gg == g)})
     print(f"groups that even an unconfined process does not reach on this kernel (they prove nothing here): {' '.join(absent) or 'none'}")
-    failed = len(bad) + len(stale)
+    failed = len(bad) + len(stale) + len(short)
     print(f"{len(probes) * len(ours) - failed} passed, {failed} failed")
     return 1 if failed else 0
 
