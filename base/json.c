@@ -32,7 +32,8 @@ static bool is_big(const char *digits, size_t n)
 {
     static const char max[] = "9223372036854775807";
 
-    return n > 19 || (n == 19 && memcmp(digits, max, 19) > 0);
+    /* A leading zero is no number; jansson says so. */
+    return digits[0] != '0' && (n > 19 || (n == 19 && memcmp(digits, max, 19) > 0));
 }
 
 /* text with every whole number above INT64_MAX as a marked string; false: there is none. */
