@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/scoped.h"
 
 #define POD_ID_MAX 512
@@ -24,28 +25,56 @@ static void closedir_fn(DIR *d)
 }
 SCOPED_DEFINE(DIR, closedir_fn)
 
-/* The directory, and the lock that serialises everything done in it (released by closing). */
-static int open_ids(const char *state_dir, int *ret_dir, int *ret_lock, struct err *e)
+/* 1: somebody tidied the directory away meanwhile, try again. */
+static int try_open_ids(const char *state_dir, int *ret_dir, int *ret_lock, struct err *e)
 {
+    struct stat st;
+
+    if (mkdir(state_dir, 0711) < 0 && errno != EEXIST)
+        return err_sys(e, "make %s", state_dir);
     scoped_fd int state = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (state < 0 && errno == ENOENT) {
-        if (mkdir(state_dir, 0711) < 0 && errno != EEXIST)
-            return err_sys(e, "make %s", state_dir);
-        state = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    }
     if (state < 0)
-        return err_sys(e, "open %s", state_dir);
+        return errno == ENOENT ? 1 : err_sys(e, "open %s", state_dir);
     if (mkdirat(state, "ids", 0700) < 0 && errno != EEXIST)
-        return err_sys(e, "make %s/ids", state_dir);
+        return errno == ENOENT ? 1 : err_sys(e, "make %s/ids", state_dir);
     scoped_fd int dir = openat(state, "ids", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (dir < 0)
-        return err_sys(e, "open %s/ids", state_dir);
+        return errno == ENOENT ? 1 : err_sys(e, "open %s/ids", state_dir);
     scoped_fd int lock = openat(dir, ".lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (lock < 0 || flock(lock, LOCK_EX) < 0)
+    if (lock < 0)
+        return errno == ENOENT ? 1 : err_sys(e, "open %s/ids/.lock", state_dir);
+    if (flock(lock, LOCK_EX) < 0 || fstat(lock, &st) < 0)
         return err_sys(e, "lock %s/ids", state_dir);
+    if (st.st_nlink == 0)
+        return 1;
     *ret_dir = take_fd(dir);
     *ret_lock = take_fd(lock);
     return 0;
+}
+
+/* The directory, and the lock that serialises everything done in it (released by closing). */
+static int open_ids(const char *state_dir, int *ret_dir, int *ret_lock, struct err *e)
+{
+    for (int i = 0; i < 100; i++) {
+        int r = try_open_ids(state_dir, ret_dir, ret_lock, e);
+        if (r <= 0)
+            return r;
+    }
+    return err_set(e, -EBUSY, "%s/ids comes and goes", state_dir);
+}
+
+/* After the last range the directory goes too. Under the lock: who opened the lock file meanwhile sees that it has no link. */
+static void tidy(const char *state_dir, int dir)
+{
+    scoped_free char *path = xasprintf("%s/ids", state_dir);
+    int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    scoped(closedir_fn) DIR *d = copy < 0 ? NULL : fdopendir(copy);
+
+    for (struct dirent *entry; d && (entry = readdir(d));)
+        if (isdigit((unsigned char)entry->d_name[0]))
+            return;
+    if (d && unlinkat(dir, ".lock", 0) == 0)
+        (void)rmdir(path);
 }
 
 static void range_name(uint32_t base, char name[16])
@@ -160,9 +189,17 @@ void ids_give_back(int lock)
         return;
     (void)snprintf(link, sizeof link, "/proc/self/fd/%d", lock);
     ssize_t n = readlink(link, path, sizeof path - 1);
-    if (n > 0) {
-        path[n] = '\0';
-        (void)unlink(path);
+    path[MAX(n, 0)] = '\0';
+    char *ids = strstr(path, "/ids/");
+    for (char *next = ids; next; next = strstr(next + 1, "/ids/"))
+        ids = next;
+    if (ids) {
+        scoped_fd int dir = -1, all = -1;
+        *ids = '\0';
+        if (open_ids(path, &dir, &all, NULL) == 0) {
+            (void)unlinkat(dir, ids + sizeof "/ids/" - 1, 0);
+            tidy(path, dir);
+        }
     }
     fd_close(lock);
 }
@@ -178,7 +215,8 @@ int ids_release(const char *state_dir, const char *pod_id, struct err *e)
     scoped(closedir_fn) DIR *d = copy < 0 ? NULL : fdopendir(copy);
     if (!d)
         return err_sys(e, "list %s/ids", state_dir);
-    for (struct dirent *entry; (entry = readdir(d));) {
+    r = 0;
+    for (struct dirent *entry; r >= 0 && (entry = readdir(d));) {
         uint64_t base;
         scoped_free char *owner = NULL;
         if (parse_u64(entry->d_name, UINT32_MAX, &base) < 0 ||
@@ -186,7 +224,9 @@ int ids_release(const char *state_dir, const char *pod_id, struct err *e)
             continue;
         r = reclaim(dir, (uint32_t)base);
         if (r < 0)
-            return err_set(e, r, "id range %s of pod %s: %s", entry->d_name, pod_id, strerror(-r));
+            (void)err_set(e, r, "id range %s of pod %s: %s", entry->d_name, pod_id, strerror(-r));
     }
-    return 0;
+    if (r >= 0)
+        tidy(state_dir, dir);
+    return MIN(r, 0);
 }

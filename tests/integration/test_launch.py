@@ -482,7 +482,7 @@ def it_hides_the_waiting_process_from_the_container():
         watch = ("while :; do for p in /proc/[0-9]*; do n=${p#/proc/}; [ $n -gt 1 ] || continue; "
                  "w() { grep -q Name:.*glovebox $p/status 2>/dev/null; }; w || continue; echo seen; "
                  "ls $p/fd >/dev/null 2>&1 && w && echo BAD fd; cat $p/environ >/dev/null 2>&1 && w && echo BAD environ; "
-                 "ls -l $p/exe $p/cwd $p/root >/dev/null 2>&1 && w && echo BAD links; "
+                 "{ readlink $p/exe || readlink $p/cwd || readlink $p/root; } >/dev/null 2>&1 && w && echo BAD links; "
                  "head -c 0 $p/mem 2>/dev/null && w && echo BAD mem; done; done")
         seen = b.exec(dict(b.spec["process"], args=["sleep", "0.1"]), "sh", "-c", watch, options=OPEN + ["-w", "300"])
         like(seen.out, "seen")
@@ -497,7 +497,7 @@ def it_leaves_nothing_behind():
         b.run("nowhere")
         b.bind("/no/such", "/x")
         b.run("true")
-        same(os.listdir(os.path.join(b.state, "ids")), [".lock"], "id ranges")
+        same(os.listdir(b.state), [], "state directory")
     same(open("/proc/self/mountinfo").read(), mounts, "mounts")
     time.sleep(0.1)
     for pid in {f for f in os.listdir("/proc") if f.isdigit()} - before:
