@@ -200,7 +200,7 @@ static long handle_at(const struct probe *p)
 const struct probe probes_kernel[] = {
     {CALL("P01", "unshare(NEWUSER)", SYS_unshare, CLONE_NEWUSER), REACHED(PROBE_OK)},
     {CALL("P01", "unshare(NEWUSER|NEWNET)", SYS_unshare, CLONE_NEWUSER | CLONE_NEWNET), REACHED(PROBE_OK)},
-    {FN("P01", "clone(NEWUSER)", clone_newuser), REACHED(PROBE_OK)},
+    {FN("P01", "clone(NEWUSER)", clone_newuser), .key = SYS_clone, REACHED(PROBE_OK)},
     {CALL("P01", "clone3(NULL,0)", SYS_clone3, 0, 0), REACHED(EINVAL)},
 
     {FN("P02", "int80 getpid", i386_getpid), REACHED(PROBE_OK)},
@@ -215,7 +215,7 @@ const struct probe probes_kernel[] = {
     {CALL("P03", "mount(NULL)", SYS_mount, 0, 0, 0, 0, 0), REACHED(EFAULT)},
 
     {CALL("P04", "setns(-1)", SYS_setns, BAD, 0), REACHED(EBADF)},
-    {FN("P04", "ioctl(NS_GET_USERNS)", ns_ioctl), REACHED(PROBE_OK, EPERM)},
+    {FN("P04", "ioctl(NS_GET_USERNS)", ns_ioctl), .key = SYS_ioctl, REACHED(PROBE_OK, EPERM)},
 
     {CALL("P05", "bpf", SYS_bpf, 9999, 0, 0x100000), REACHED(E2BIG)},
 
@@ -229,8 +229,8 @@ const struct probe probes_kernel[] = {
     {CALL("P07", "request_key", SYS_request_key, 0, 0, 0, 0), REACHED(EFAULT)},
 
     {CALL("P08", "ptrace(PEEKDATA)", SYS_ptrace, 2, NO_PID, 0, 0), REACHED(ESRCH)},
-    {FN("P08", "ptrace(TRACEME)", traceme), REACHED(PROBE_OK)},
-    {FN("P08", "process_vm_readv", vm_readv_self), REACHED(EINVAL)},
+    {FN("P08", "ptrace(TRACEME)", traceme), .key = SYS_ptrace, REACHED(PROBE_OK)},
+    {FN("P08", "process_vm_readv", vm_readv_self), .key = SYS_process_vm_readv, REACHED(EINVAL)},
     {CALL("P08", "pidfd_getfd", 438, BAD, BAD, ~0L), REACHED(EINVAL)},
     {CALL("P08", "kcmp", SYS_kcmp, NO_PID, NO_PID, 99, 0, 0), REACHED(ESRCH)},
     {CALL("P08", "process_madvise", 440, BAD, 0, 0, 0, ~0L), REACHED(EINVAL)},
@@ -239,13 +239,13 @@ const struct probe probes_kernel[] = {
 
     {CALL("P18", "futex LOCK_PI", SYS_futex, 0, 6 | 128, 0, 0, 0, 0), REACHED(EFAULT)},
     {CALL("P18", "futex TRYLOCK_PI", SYS_futex, 0, 8 | 128, 0, 0, 0, 0), REACHED(EFAULT)},
-    {FN("P18", "futex WAIT_REQUEUE_PI", futex_same, 11 | 128), REACHED(EINVAL)},
-    {FN("P18", "futex CMP_REQUEUE_PI", futex_same, 12 | 128), REACHED(EINVAL)},
+    {FN("P18", "futex WAIT_REQUEUE_PI", futex_same, 11 | 128), .key = SYS_futex, REACHED(EINVAL)},
+    {FN("P18", "futex CMP_REQUEUE_PI", futex_same, 12 | 128), .key = SYS_futex, REACHED(EINVAL)},
     {CALL("P18", "futex_requeue", 456, 0, ~0L, 0, 0), REACHED(EINVAL)},
     {CALL("P18", "futex_waitv", 449, 0, 0, ~0L, 0, 0), REACHED(EINVAL)},
 
-    {FN("P19", "timer_create(PROCESS_CPUTIME)", timer_of_clock, CLOCK_PROCESS_CPUTIME_ID), REACHED(PROBE_OK)},
-    {FN("P19", "timerfd CANCEL_ON_SET", timerfd_cancel_on_set), REACHED(PROBE_OK)},
+    {FN("P19", "timer_create(PROCESS_CPUTIME)", timer_of_clock, CLOCK_PROCESS_CPUTIME_ID), .key = SYS_timer_create, REACHED(PROBE_OK)},
+    {FN("P19", "timerfd CANCEL_ON_SET", timerfd_cancel_on_set), .key = SYS_timerfd_settime, REACHED(PROBE_OK)},
     {PATH("P19", "open /proc/self/timers", "/proc/self/timers", O_RDONLY), REACHED(PROBE_OK)},
 
     {.group = "P20", .name = "TIOCSETD 0", .run = run_pty_ioctl, .arg = {0x5423, 0}, REACHED(PROBE_OK)},
@@ -259,24 +259,24 @@ const struct probe probes_kernel[] = {
     {CALL("P22", "tee", SYS_tee, BAD, BAD, 1, 0), REACHED(EBADF)},
     {CALL("P22", "sendfile", SYS_sendfile, BAD, BAD, 0, 1), REACHED(EBADF)},
 
-    {FN("P23", "pipe2(O_EXCL)", pipe_flags, O_EXCL), REACHED(PROBE_OK, ENOPKG)},
-    {FN("P23", "IOC_WATCH_QUEUE_SET_SIZE", pipe_ioctl, 0x5760), REACHED(PROBE_OK, EINVAL, ENODEV)},
-    {FN("P23", "IOC_WATCH_QUEUE_SET_FILTER", pipe_ioctl, 0x5761), REACHED(PROBE_OK, EINVAL, ENODEV)},
+    {FN("P23", "pipe2(O_EXCL)", pipe_flags, O_EXCL), .key = SYS_pipe2, REACHED(PROBE_OK, ENOPKG)},
+    {FN("P23", "IOC_WATCH_QUEUE_SET_SIZE", pipe_ioctl, 0x5760), .key = SYS_ioctl, REACHED(PROBE_OK, EINVAL, ENODEV)},
+    {FN("P23", "IOC_WATCH_QUEUE_SET_FILTER", pipe_ioctl, 0x5761), .key = SYS_ioctl, REACHED(PROBE_OK, EINVAL, ENODEV)},
 
     {CALL("P24", "userfaultfd", SYS_userfaultfd, 0x7fffffff), REACHED(EINVAL)},
     {PATH("P24", "open /dev/userfaultfd", "/dev/userfaultfd", O_RDWR), REACHED(PROBE_OK, EACCES, EPERM)},
     {PATH("P24", "open /dev/fuse", "/dev/fuse", O_RDWR), REACHED(PROBE_OK, EACCES, EPERM)},
 
     {FN("P26", "write through /proc/self/mem", mem_write), REACHED(PROBE_OK)},
-    {FN("P26", "mmap(GROWSDOWN)", map_with, MAP_GROWSDOWN), REACHED(PROBE_OK)},
-    {FN("P26", "mmap(HUGETLB)", map_with, MAP_HUGETLB), REACHED(PROBE_OK)},
+    {FN("P26", "mmap(GROWSDOWN)", map_with, MAP_GROWSDOWN), .key = SYS_mmap, REACHED(PROBE_OK)},
+    {FN("P26", "mmap(HUGETLB)", map_with, MAP_HUGETLB), .key = SYS_mmap, REACHED(PROBE_OK)},
     {CALL("P26", "remap_file_pages", SYS_remap_file_pages, 0x1000, 4096, 1, 0, 0), REACHED(EINVAL)},
-    {FN("P26", "madvise(HWPOISON)", advise, 100), REACHED(PROBE_OK, EPERM)},
-    {FN("P26", "madvise(MERGEABLE)", advise, 12), REACHED(PROBE_OK)},
+    {FN("P26", "madvise(HWPOISON)", advise, 100), .key = SYS_madvise, REACHED(PROBE_OK, EPERM)},
+    {FN("P26", "madvise(MERGEABLE)", advise, 12), .key = SYS_madvise, REACHED(PROBE_OK)},
 
     {CALL("P27", "inotify_init1", SYS_inotify_init1, 0), REACHED(PROBE_OK)},
     {CALL("P27", "fanotify_init", SYS_fanotify_init, 0x200, 0), REACHED(PROBE_OK)},
-    {FN("P27", "name_to_handle_at", handle_at), REACHED(EINVAL)},
+    {FN("P27", "name_to_handle_at", handle_at), .key = SYS_name_to_handle_at, REACHED(EINVAL)},
     {CALL("P27", "open_by_handle_at", SYS_open_by_handle_at, BAD, 0, 0), REACHED(EFAULT, EBADF)},
 
     {CALL("P28", "msgget", SYS_msgget, 0x7a7a7a7a, 0), REACHED(ENOENT)},

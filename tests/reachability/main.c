@@ -1,6 +1,8 @@
 /*
  * probe [-u UID]: runs every probe in a child of its own and prints one line each:
- *   GROUP <tab> NAME <tab> RESULT <tab> REACHED|not
+ *   GROUP <tab> NAME <tab> RESULT <tab> REACHED|not <tab> INDEX <tab> KEY
+ * For the observer (watch.py) each names itself, and says its index by a close() of a number that never
+ * is a descriptor; KEY is the system call that the probe is about.
  * With -u the children have that user id, no capabilities and no_new_privs.
  */
 #include <errno.h>
@@ -9,12 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "probe.h"
 
 #define CHILD_SECONDS 5
+#define MARK 0x7b000000
 #define KILLED 1000 /* KILLED + signal: the child ended by a signal */
 
 static int drop_to(uid_t uid)
@@ -24,7 +28,7 @@ static int drop_to(uid_t uid)
 }
 
 /* The result travels through a pipe: exit codes are too small for it. */
-static long run_in_child(const struct probe *p, long uid)
+static long run_in_child(const struct probe *p, long uid, int index)
 {
     int pipe_fd[2];
     long result = -ECHILD;
@@ -38,8 +42,10 @@ static long run_in_child(const struct probe *p, long uid)
         alarm(CHILD_SECONDS);
         if (uid >= 0 && drop_to((uid_t)uid) < 0)
             _exit(1);
-        /* High numbers, so that the descriptors of the probe itself stay as they were at exec. */
+        prctl(PR_SET_NAME, "gbprobe");
+        (void)close(MARK + index);
         result = p->run(p);
+        prctl(PR_SET_NAME, "done");
         _exit(write(pipe_fd[1], &result, sizeof result) == sizeof result ? 0 : 1);
     }
     close(pipe_fd[1]);
@@ -60,7 +66,25 @@ static int is_reached(const struct probe *p, long r)
     return 0;
 }
 
-static void print_result(const struct probe *p, long r)
+static long key_of(const struct probe *p)
+{
+    static const struct {
+        probe_fn run;
+        long nr;
+    } keys[] = {{run_socket, SYS_socket},   {run_setsockopt, SYS_setsockopt}, {run_getsockopt, SYS_getsockopt},
+                {run_open, SYS_openat},     {run_sock_ioctl, SYS_ioctl},      {run_pty_ioctl, SYS_ioctl}};
+
+    if (p->key)
+        return p->key;
+    if (p->run == run_syscall)
+        return p->arg[0];
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (keys[i].run == p->run)
+            return keys[i].nr;
+    return -1; /* any: the result alone decides */
+}
+
+static void print_result(const struct probe *p, long r, int index)
 {
     char text[64];
 
@@ -70,7 +94,7 @@ static void print_result(const struct probe *p, long r)
         (void)snprintf(text, sizeof text, "SIG%s", sigabbrev_np((int)(-r - KILLED)));
     else
         (void)snprintf(text, sizeof text, "%s", strerrorname_np((int)-r));
-    printf("%s\t%s\t%s\t%s\n", p->group, p->name, text, is_reached(p, r) ? "REACHED" : "not");
+    printf("%s\t%s\t%s\t%s\t%d\t%ld\n", p->group, p->name, text, is_reached(p, r) ? "REACHED" : "not", index, key_of(p));
 }
 
 int main(int argc, char **argv)
@@ -80,6 +104,7 @@ int main(int argc, char **argv)
         size_t n;
     } sets[] = {{probes_kernel, probes_kernel_n}, {probes_net, probes_net_n}, {probes_runtime, probes_runtime_n}};
     long uid = -1;
+    int index = 0;
 
     for (int opt; (opt = getopt(argc, argv, "u:")) != -1;) {
         if (opt != 'u') {
@@ -90,7 +115,7 @@ int main(int argc, char **argv)
     }
     signal(SIGPIPE, SIG_IGN);
     for (size_t s = 0; s < sizeof sets / sizeof sets[0]; s++)
-        for (size_t i = 0; i < sets[s].n; i++)
-            print_result(&sets[s].p[i], run_in_child(&sets[s].p[i], uid));
+        for (size_t i = 0; i < sets[s].n; i++, index++)
+            print_result(&sets[s].p[i], run_in_child(&sets[s].p[i], uid, index), index);
     return 0;
 }

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define ANY_SOCKET_ANSWER REACHED(PROBE_OK, EPROTONOSUPPORT, ESOCKTNOSUPPORT, EPROTOTYPE)
@@ -97,8 +98,8 @@ static long fastopen(const struct probe *p)
 const struct probe probes_net[] = {
     {SOCK("P10", "AF_ALG stream", 38, SOCK_STREAM, 0), ANY_SOCKET_ANSWER},
     {SOCK("P10", "AF_ALG seqpacket", 38, SOCK_SEQPACKET, 0), ANY_SOCKET_ANSWER},
-    {.group = "P11", .name = "all other families", .run = any_family, .arg = {0x7fff}, ANY_SOCKET_ANSWER},
-    {.group = "P11", .name = "all other families, protocol 0", .run = any_family, .arg = {0}, ANY_SOCKET_ANSWER},
+    {.group = "P11", .name = "all other families", .key = SYS_socket, .run = any_family, .arg = {0x7fff}, ANY_SOCKET_ANSWER},
+    {.group = "P11", .name = "all other families, protocol 0", .key = SYS_socket, .run = any_family, .arg = {0}, ANY_SOCKET_ANSWER},
 
     NETLINK("SOCK_DIAG", 4), NETLINK("XFRM", 6), NETLINK("SELINUX", 7), NETLINK("ISCSI", 8), NETLINK("AUDIT", 9),
     NETLINK("FIB_LOOKUP", 10), NETLINK("CONNECTOR", 11), NETLINK("NETFILTER", 12), NETLINK("KOBJECT_UEVENT", 15),
@@ -116,8 +117,8 @@ const struct probe probes_net[] = {
     {SET("P14", "TCP_ULP tls", T, 6, 31, 4, 0), .text = "tls", REACHED(ENOTCONN, PROBE_OK)},
     {SET("P14", "SOL_TLS", T, 282, 1, 4, 0), REACHED(PROBE_OK, EINVAL)},
 
-    {.group = "P15", .name = "AF_UNIX MSG_OOB", .run = oob, REACHED(PROBE_OK)},
-    {.group = "P16", .name = "AF_UNIX SCM_RIGHTS cycle", .run = rights_cycle, REACHED(PROBE_OK)},
+    {.group = "P15", .name = "AF_UNIX MSG_OOB", .key = SYS_sendto, .run = oob, REACHED(PROBE_OK)},
+    {.group = "P16", .name = "AF_UNIX SCM_RIGHTS cycle", .key = SYS_sendmsg, .run = rights_cycle, REACHED(PROBE_OK)},
 
     {SET("P17", "IP_ADD_MEMBERSHIP", U, 0, 35, 1, 0), REACHED(EINVAL, PROBE_OK)},
     {SET("P17", "IP_MSFILTER", U, 0, 41, 1, 0), REACHED(EINVAL, PROBE_OK)},
@@ -157,7 +158,7 @@ const struct probe probes_net[] = {
     IOCTL("SIOCETHTOOL", 0x8946), IOCTL("SIOCSIFFLAGS", 0x8914), IOCTL("SIOCBRADDBR", 0x89a0), IOCTL("SIOCDEVPRIVATE+1", 0x89f1),
     IOCTL("SIOCADDDLCI/PROTOPRIVATE", 0x89e0),
 
-    {.group = "P38", .name = "MSG_FASTOPEN to own listener", .run = fastopen, REACHED(PROBE_OK)},
+    {.group = "P38", .name = "MSG_FASTOPEN to own listener", .key = SYS_sendto, .run = fastopen, REACHED(PROBE_OK)},
     {SET("P38", "TCP_FASTOPEN_CONNECT", T, 6, 30, 4, 1), REACHED(PROBE_OK)},
     {SET("P38", "TCP_REPAIR", T, 6, 19, 4, 1), REACHED(PROBE_OK, EPERM)},
 };

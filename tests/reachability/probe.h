@@ -18,6 +18,7 @@ struct probe {
     long arg[7];
     const char *text;
     int reached[PROBE_REACHED_MAX]; /* PROBE_OK or errno values, 0 ends */
+    long key; /* the call that must have reached the kernel; 0 = what the runner says */
 };
 
 /* Runners that rows share. */
