@@ -3,9 +3,12 @@
  *
  *   1. The sentry is made quiet first: it answers what is in flight and takes no more, so that no
  *      emulated call is performed and then interrupted by the freezer (it would happen twice).
- *   2. Then the container's cgroup is frozen.  A process that waits for the sentry to take its call is
- *      in an interruptible sleep: it is frozen there, and the kernel restarts the call after the thaw.
- *   3. When nothing is PAUSING any more the sentry serves again, unless no container of the pod could call
+ *   2. Then the container's cgroup is asked to freeze.  A process that waits for the sentry to take its
+ *      call is in an interruptible sleep: it is frozen there, and the kernel restarts the call after the thaw.
+ *   3. Calls that the sentry has taken and that block (a connect) are given back for a restart, which the
+ *      freezer's signal makes invisible; a process that is not being frozen would see the number, so this
+ *      happens only when nobody else of the pod runs.
+ *   4. When nothing is PAUSING any more the sentry serves again, unless no container of the pod could call
  *      it: while all are paused it stays quiet, and the first resume, create or start wakes it.
  *
  * Several pauses at a time share one quiet period.
@@ -123,50 +126,6 @@ static void each_pausing(struct runtime *rt, void (*fn)(struct container *c))
     }
 }
 
-static void on_quiet(void *data)
-{
-    struct runtime *rt = data;
-
-    if (rt->quiet != QUIET_COMING)
-        return;
-    rt->quiet = QUIET_YES;
-    source_free(take(rt->quiet_timer));
-    each_pausing(rt, freeze_begin);
-    quiet_update(rt); /* all of them may have been abandoned meanwhile */
-}
-
-static void not_quiet(struct container *c)
-{
-    pausing_failed(c, -ETIMEDOUT, "the sentry did not become quiet");
-}
-
-static void on_quiet_timeout(void *data)
-{
-    struct runtime *rt = data;
-
-    source_free(take(rt->quiet_timer));
-    log_error("the sentry did not become quiet in time", "pod=%s", rt->pod_id);
-    each_pausing(rt, not_quiet); /* the last one makes it serve again */
-}
-
-static int make_quiet(struct runtime *rt, struct err *e)
-{
-    if (rt->quiet == QUIET_YES) {
-        each_pausing(rt, freeze_begin);
-        return 0;
-    }
-    if (rt->quiet == QUIET_COMING)
-        return 0;
-    rt->quiet = QUIET_COMING;
-    (void)loop_add_timer(rt->loop, QUIET_MS, on_quiet_timeout, rt, &rt->quiet_timer);
-    int r = sentry_quiesce(rt->sentry, on_quiet, rt, e);
-    if (r < 0) {
-        rt->quiet = QUIET_NO;
-        source_free(take(rt->quiet_timer));
-    }
-    return r;
-}
-
 /* May any container of the pod call the sentry, or will it? */
 static bool someone_runs(struct runtime *rt)
 {
@@ -189,6 +148,61 @@ static bool someone_pauses(struct runtime *rt)
         if (((struct container *)value)->init.state == PS_PAUSING)
             return true;
     return false;
+}
+
+static void on_released(void *data UNUSED) {} /* the freezer tells when all is done */
+
+static void freeze_all(struct runtime *rt)
+{
+    struct err e = {0};
+
+    each_pausing(rt, freeze_begin);
+    if (someone_pauses(rt) && !someone_runs(rt) && sentry_release_parked(rt->sentry, on_released, rt, &e) < 0)
+        log_debug("parked calls are not given back", "error=%s", err_text(&e));
+}
+
+static void on_quiet(void *data)
+{
+    struct runtime *rt = data;
+
+    if (rt->quiet != QUIET_COMING)
+        return;
+    rt->quiet = QUIET_YES;
+    source_free(take(rt->quiet_timer));
+    freeze_all(rt);
+    quiet_update(rt); /* all of them may have been abandoned meanwhile */
+}
+
+static void not_quiet(struct container *c)
+{
+    pausing_failed(c, -ETIMEDOUT, "the sentry did not become quiet");
+}
+
+static void on_quiet_timeout(void *data)
+{
+    struct runtime *rt = data;
+
+    source_free(take(rt->quiet_timer));
+    log_error("the sentry did not become quiet in time", "pod=%s", rt->pod_id);
+    each_pausing(rt, not_quiet); /* the last one makes it serve again */
+}
+
+static int make_quiet(struct runtime *rt, struct err *e)
+{
+    if (rt->quiet == QUIET_YES) {
+        freeze_all(rt);
+        return 0;
+    }
+    if (rt->quiet == QUIET_COMING)
+        return 0;
+    rt->quiet = QUIET_COMING;
+    (void)loop_add_timer(rt->loop, QUIET_MS, on_quiet_timeout, rt, &rt->quiet_timer);
+    int r = sentry_quiesce(rt->sentry, on_quiet, rt, e);
+    if (r < 0) {
+        rt->quiet = QUIET_NO;
+        source_free(take(rt->quiet_timer));
+    }
+    return r;
 }
 
 void quiet_update(struct runtime *rt)

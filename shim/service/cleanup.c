@@ -22,9 +22,11 @@
 #include "shim/launcher/pod.h"
 #include "shim/oci/spec.h"
 #include "shim/runtime/state.h"
+#include "shim/sentry/sentry.h"
 #include "shim/service/paths.h"
 
 #define DEATH_MS 3000 /* of the 5 s that containerd gives the whole invocation */
+#define DYING_MS 300  /* for a shim that is on its way out */
 #define STEP_MS 5
 #define LAYERS_MAX 64
 #define UMOUNT_TRIES 20
@@ -60,11 +62,16 @@ static void kill_process(const struct state_process *p, int64_t deadline_ms)
     (void)poll(&wait, 1, (int)MAX(deadline_ms - clock_mono_ms(), 0));
 }
 
-static bool process_lives(const struct state_process *p)
+/*
+ * A killed process closes its sockets, which brought containerd here, before it is gone; and its parent
+ * may leave the zombie for long.  A pidfd is readable as soon as the process has ended.
+ */
+static bool shim_lives(const struct state *s)
 {
-    scoped_fd int fd = state_process_open(p);
+    scoped_fd int fd = state_process_open(&s->shim);
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
 
-    return fd >= 0;
+    return fd >= 0 && poll(&wait, 1, DYING_MS) == 0;
 }
 
 /* Kills what is in it, waits for the end, removes it. */
@@ -218,7 +225,8 @@ static void end_pod(const struct state *s, int64_t deadline_ms, struct err *e)
         return;
     if (pod_release(s->pod, STATE_DIR, &why) < 0 && why.code != -ENOENT)
         note(e, &why);
-    end_sentry_cgroup(s, deadline_ms, e);
+    if (sentry_clean_up(s->pod) < 0)
+        log_warn("what the sentry made is not removed", "pod=%s", s->pod);
     remove_socket(s->socket);
     scoped_free char *link = paths_pod_link(STATE_DIR, s->pod);
     (void)unlink(link);
@@ -244,7 +252,7 @@ static char *cgroup_path_of_bundle(const char *ns, const char *id, const char *b
 static void end_container(const char *ns, const char *id, const char *bundle, const struct state *s, int64_t deadline_ms,
                           struct err *e)
 {
-    bool shim_dead = !process_lives(&s->shim);
+    bool shim_dead = !shim_lives(s);
     scoped_free char *from_bundle = s->cgroup ? NULL : cgroup_path_of_bundle(ns, id, bundle);
 
     /* First of all the sentry of a dead shim: nothing may be served to processes that are to die. */
@@ -270,14 +278,14 @@ static void end_container(const char *ns, const char *id, const char *bundle, co
  */
 static void end_members(const char *ns, const char *id, const struct state *sandbox, int64_t deadline_ms, struct err *e)
 {
-    if (!sandbox->pod || strcmp(sandbox->pod, id) != 0 || process_lives(&sandbox->shim))
+    if (!sandbox->pod || strcmp(sandbox->pod, id) != 0 || shim_lives(sandbox))
         return;
     char **ids = state_ids(STATE_DIR, ns);
     for (size_t i = 0; ids[i]; i++) {
         scoped(state_free) struct state *s = NULL;
         if (strcmp(ids[i], id) == 0 || state_read(STATE_DIR, ns, ids[i], &s, NULL) < 0)
             continue;
-        if (s->pod && strcmp(s->pod, id) == 0 && !process_lives(&s->shim) && s->bundle)
+        if (s->pod && strcmp(s->pod, id) == 0 && !shim_lives(s) && s->bundle)
             end_container(ns, ids[i], s->bundle, s, deadline_ms, e);
     }
     state_ids_free(ids);

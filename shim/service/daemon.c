@@ -93,7 +93,8 @@ static void on_created(void *data)
     if (mkdir(STATE_DIR "/" PODS_DIR, 0700) < 0 && errno != EEXIST)
         log_warn("cannot make the directory of pod sockets", "error=%s", strerror(errno));
     (void)unlink(link); /* of a killed shim: the name is ours alone */
-    if (symlink(d->params->socket_path, link) < 0)
+    /* A second name of the socket itself: who may see only this directory can still connect. */
+    if (linkat(AT_FDCWD, d->params->socket_path, AT_FDCWD, link, 0) < 0 && symlink(d->params->socket_path, link) < 0)
         log_warn("the pod's socket has no name", "path=%s error=%s", link, strerror(errno));
     d->pod_link = link;
 }
@@ -151,6 +152,7 @@ static void unlink_sockets(struct daemon *d)
         (void)unlink(d->params->socket_path);
     if (d->pod_link)
         (void)unlink(d->pod_link);
+    (void)rmdir(STATE_DIR "/" PODS_DIR); /* only when empty */
 }
 
 int daemon_run(const struct daemon_params *p, struct err *e)
