@@ -28,6 +28,9 @@ LDFLAGS  += -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--gc-sections
 BASE_SRC := $(wildcard base/*.c)
 SHIM_SRC := $(wildcard shim/*/*.c)
 CTRL_SRC := $(wildcard controller/*/*.c)
+# The node agent speaks to the shims: the client half of the protocol is in both programs.
+WIRE_SRC := $(patsubst %,shim/ttrpc/%.c,client code conn frame text)
+WIRE_GEN := $(patsubst %,$(O)/gen/%.pb-c.o,ttrpc control google)
 PROTO    := $(wildcard shim/ttrpc/proto/*.proto)
 GEN_C    := $(PROTO:shim/ttrpc/proto/%.proto=$(O)/gen/%.pb-c.c)
 GEN_H    := $(GEN_C:.c=.h)
@@ -37,7 +40,7 @@ CTRL     := $(O)/glovebox-controller
 PROGRAMS := $(if $(wildcard shim/main.c),$(SHIM)) $(if $(wildcard controller/main.c),$(CTRL))
 
 SHIM_LIBS := -lprotobuf-c -ljansson -lm -lpthread
-CTRL_LIBS := -lcurl -ljansson -lyajl -lyaml -lcrypto -lpthread
+CTRL_LIBS := -lcurl -lprotobuf-c -ljansson -lyajl -lyaml -lcrypto -lpthread
 
 UNIT_BASE := $(patsubst tests/unit/%.c,$(O)/tests/unit/%,$(wildcard tests/unit/base/test_*.c))
 UNIT_SHIM := $(patsubst tests/unit/%.c,$(O)/tests/unit/%,$(wildcard tests/unit/shim/test_*.c))
@@ -73,7 +76,7 @@ $(O)/libbase.a: $(BASE_SRC:%.c=$(O)/%.o)
 	$(call say,AR)rm -f $@ && ar rcs $@ $^
 $(O)/libshim.a: $(SHIM_SRC:%.c=$(O)/%.o) $(GEN_C:.c=.o)
 	$(call say,AR)rm -f $@ && ar rcs $@ $^
-$(O)/libcontroller.a: $(CTRL_SRC:%.c=$(O)/%.o)
+$(O)/libcontroller.a: $(CTRL_SRC:%.c=$(O)/%.o) $(WIRE_SRC:%.c=$(O)/%.o) $(WIRE_GEN)
 	$(call say,AR)rm -f $@ && ar rcs $@ $^
 
 # protoc-c output; the generated code is not ours to warn about.
@@ -82,6 +85,7 @@ $(O)/gen/%.pb-c.c $(O)/gen/%.pb-c.h &: shim/ttrpc/proto/%.proto
 $(O)/gen/%.o: $(O)/gen/%.c $(GEN_H) $(O)/flags
 	$(call say,CC)$(CC) $(CPPFLAGS) $(CFLAGS) -w -c -o $@ $<
 $(SHIM_SRC:%.c=$(O)/%.o) $(O)/shim/main.o $(patsubst %,%.o,$(UNIT_SHIM)): | $(GEN_H)
+$(patsubst %.c,$(O)/%.o,$(wildcard controller/node/*.c)): | $(GEN_H)
 
 $(O)/%.o: %.c $(O)/flags
 	$(call say,CC)mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<

@@ -54,6 +54,7 @@ static const struct {
     [KUBE_UPDATE]      = {"PUT",    "application/json"},
     [KUBE_MERGE_PATCH] = {"PATCH",  "application/merge-patch+json"},
     [KUBE_JSON_PATCH]  = {"PATCH",  "application/json-patch+json"},
+    [KUBE_STRATEGIC_PATCH] = {"PATCH", "application/strategic-merge-patch+json"},
     [KUBE_APPLY]       = {"PATCH",  "application/apply-patch+yaml"}, /* JSON is YAML */
     [KUBE_DELETE]      = {"DELETE", "application/json"},
 };

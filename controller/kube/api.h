@@ -45,6 +45,7 @@ enum kube_verb {
     KUBE_UPDATE,      /* PUT of body; metadata.resourceVersion in it is the precondition */
     KUBE_MERGE_PATCH, /* application/merge-patch+json; put metadata.resourceVersion in it for a precondition */
     KUBE_JSON_PATCH,
+    KUBE_STRATEGIC_PATCH, /* built-in kinds only: merges lists such as status.conditions by key */
     KUBE_APPLY, /* server-side apply, force */
     KUBE_DELETE,
     KUBE_VERBS
