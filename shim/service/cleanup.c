@@ -216,7 +216,7 @@ static bool pod_has_others(const char *ns, const char *pod, const char *id)
 }
 
 /* What all containers shared; only when their shim is dead and this was the last of them. */
-static void end_pod(const struct state *s, int64_t deadline_ms, struct err *e)
+static void end_pod(const struct state *s, struct err *e)
 {
     struct err why = {0};
     struct stat st;
@@ -267,7 +267,7 @@ static void end_container(const char *ns, const char *id, const char *bundle, co
     unmount_below(bundle);
     unmount_rootfs(bundle);
     if (last)
-        end_pod(s, deadline_ms, e);
+        end_pod(s, e);
     if (!e || !e->code)
         state_remove(STATE_DIR, ns, id);
 }
