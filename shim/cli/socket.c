@@ -20,7 +20,6 @@
 
 #define PATH_BYTES_MAX 106 /* what the reference implementation accepts; sun_path has room for 107 */
 #define LOCK_WAIT_MS 3000
-#define BACKLOG 128
 
 /* ---- the name ---- */
 
@@ -139,7 +138,7 @@ static int listen_at(int fd, const char *path, struct err *e)
         return r;
     if (r < 0)
         return err_set(e, r, "bind %s: %s", path, strerror(-r));
-    if (listen(fd, BACKLOG) < 0) {
+    if (listen(fd, SOMAXCONN) < 0) {
         r = err_sys(e, "listen at %s", path);
         (void)unlink(path);
     }

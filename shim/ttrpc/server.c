@@ -15,6 +15,7 @@
 #include "ttrpc.pb-c.h"
 
 #define ACCEPT_PAUSE_MS 100
+#define ACCEPT_BURST 32
 #define STATUS_TEXT_MAX 65536
 
 struct ttrpc_server {
@@ -334,9 +335,9 @@ static void accept_again(void *data)
     (void)source_set_events(s->source, EPOLLIN);
 }
 
-static void on_accept(void *data, uint32_t events UNUSED)
+/* Whether to go on with the next one. */
+static bool accept_one(struct ttrpc_server *s)
 {
-    struct ttrpc_server *s = data;
     int fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
     if (fd >= 0) {
@@ -344,13 +345,21 @@ static void on_accept(void *data, uint32_t events UNUSED)
             add_peer(s, fd);
         else
             fd_close(fd);
-        return;
+        return true;
     }
-    if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS)
-        return;
-    /* The connection stays in the backlog and would wake us without end. */
-    (void)source_set_events(s->source, 0);
-    source_arm(s->pause, ACCEPT_PAUSE_MS);
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+        /* The connection stays in the backlog and would wake us without end. */
+        (void)source_set_events(s->source, 0);
+        source_arm(s->pause, ACCEPT_PAUSE_MS);
+    }
+    return errno == EINTR || errno == ECONNABORTED;
+}
+
+static void on_accept(void *data, uint32_t events UNUSED)
+{
+    /* A few at a time: a full backlog turns away the next one at once, and there is no second try. */
+    for (int i = 0; i < ACCEPT_BURST && accept_one(data); i++)
+        ;
 }
 
 int ttrpc_server_new(struct loop *loop, int listen_fd, const struct ttrpc_method *methods, size_t n, void *data,
