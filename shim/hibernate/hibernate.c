@@ -62,6 +62,9 @@ static void on_message(struct hibernate *h, const struct pager_message *m, int *
     if (m->type == PAGER_UFFD && *fd >= 0) {
         h->uffds = xgrow(h->uffds, h->n_uffds, &h->cap_uffds, sizeof *h->uffds);
         h->uffds[h->n_uffds++] = take_fd(*fd);
+    } else if (m->type == PAGER_ASKED) {
+        if (h->events.asked)
+            h->events.asked(h->events.data);
     } else if (m->type == PAGER_PAUSED) {
         struct hibernate_result result = {.saved_bytes = m->a, .duration_ms = m->b, .lazy = m->code == 0};
         h->events.paused(h->events.data, 0, &result, NULL);

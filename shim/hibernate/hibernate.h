@@ -30,6 +30,9 @@ struct hibernate_result {
     bool lazy; /* pages come back on demand; otherwise all of them before the thaw */
 };
 struct hibernate_events {
+    /* Optional, may come several times: every thread has been asked to stop.  Calls that the sentry holds for them must be
+     * answered now, so that the kernel restarts them after the thaw. */
+    void (*asked)(void *data);
     /* The pause is over: r == 0 the cgroups are frozen and the memory is in the image; r < 0 nothing was moved out and nothing is
      * frozen (e says why): the caller may freeze without giving the memory back. */
     void (*paused)(void *data, int r, const struct hibernate_result *result, const struct err *e);

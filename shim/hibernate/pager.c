@@ -26,11 +26,12 @@ struct pager {
     struct image *img;
     int device; /* /dev/userfaultfd */
     bool eager; /* at least one space has no userfaultfd */
+    int control;
 };
 
 static int list_pids(void *data, pid_t **ret, size_t *ret_n, struct err *e)
 {
-    const struct hibernate_params *p = data;
+    const struct hibernate_params *p = ((struct pager *)data)->params;
     size_t n = 0, cap = 0;
     pid_t *all = NULL;
 
@@ -50,6 +51,11 @@ static int list_pids(void *data, pid_t **ret, size_t *ret_n, struct err *e)
     *ret = all;
     *ret_n = n;
     return 0;
+}
+
+static void on_asked(void *data)
+{
+    (void)pager_send(((struct pager *)data)->control, PAGER_ASKED, NULL, -1);
 }
 
 static int save_all(struct pager *p, struct err *e)
@@ -132,9 +138,10 @@ static int undo(struct pager *p, struct err *e)
 static int pause_all(struct pager *p, struct err *e)
 {
     int64_t deadline = p->params->stop_deadline_ms ? p->params->stop_deadline_ms : STOP_DEADLINE_MS;
+    const struct stop_calls calls = {.list = list_pids, .asked = on_asked, .data = p};
     struct err lost = {0};
 
-    if (stop_all(&p->stopped, list_pids, (void *)(uintptr_t)p->params, deadline, e) < 0)
+    if (stop_all(&p->stopped, &calls, deadline, e) < 0)
         return 1;
     int r = save_all(p, e);
     if (r == 0)
@@ -175,7 +182,7 @@ static void report(const struct pager *p, int control, enum pager_msg type, int6
 
 void pager_main(const struct hibernate_params *params, int control)
 {
-    struct pager p = {.params = params, .device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)};
+    struct pager p = {.params = params, .control = control, .device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)};
     struct err e = {0};
     int64_t start = clock_mono_ms();
     int r = image_new(params->image_dir, &p.img, &e);

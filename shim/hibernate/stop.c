@@ -84,8 +84,8 @@ static bool has_thread(const struct stopped *p, pid_t tid)
     return false;
 }
 
-/* Stops the threads of p that are not stopped yet.  >0: how many were new. */
-static int stop_threads(struct stopped *p, int64_t until_ms)
+/* Asks the threads of p that are new to stop.  Their number. */
+static int ask_threads(struct stopped *p)
 {
     char path[64];
     int found = 0;
@@ -102,20 +102,31 @@ static int stop_threads(struct stopped *p, int64_t until_ms)
         if (ptrace(PTRACE_SEIZE, (pid_t)tid, 0, PTRACE_O_TRACESYSGOOD) < 0)
             continue;
         (void)ptrace(PTRACE_INTERRUPT, (pid_t)tid, 0, 0);
-        int r = wait_event_stop((pid_t)tid, until_ms);
-        if (r == 1)
-            continue;
         p->threads = xgrow(p->threads, p->n, &p->cap, sizeof *p->threads);
         p->threads[p->n++] = (struct stopped_thread){.tid = (pid_t)tid};
-        if (r < 0) {
-            (void)closedir(d);
-            return r;
-        }
-        cure_eintr((pid_t)tid);
         found++;
     }
     (void)closedir(d);
     return found;
+}
+
+static int await_threads(struct stopped *p, int64_t until_ms)
+{
+    for (size_t i = 0; i < p->n;) {
+        struct stopped_thread *t = &p->threads[i];
+        int r = t->stopped ? 0 : wait_event_stop(t->tid, until_ms);
+        if (r < 0)
+            return r;
+        if (r == 1) { /* gone */
+            *t = p->threads[--p->n];
+            continue;
+        }
+        if (!t->stopped)
+            cure_eintr(t->tid);
+        t->stopped = true;
+        i++;
+    }
+    return 0;
 }
 
 static struct stopped *set_get(struct stop_set *set, pid_t pid)
@@ -135,22 +146,24 @@ static struct stopped *set_get(struct stop_set *set, pid_t pid)
     return p;
 }
 
-static int stop_round(struct stop_set *set, stop_list_fn list, void *data, int64_t until_ms, struct err *e)
+static int stop_round(struct stop_set *set, const struct stop_calls *calls, int64_t until_ms, struct err *e)
 {
     scoped_free pid_t *pids = NULL;
     size_t n = 0;
     int found = 0;
-    int r = list(data, &pids, &n, e);
+    int r = calls->list(calls->data, &pids, &n, e);
 
     if (r < 0)
         return r;
     for (size_t i = 0; i < n; i++) {
         struct stopped *p = set_get(set, pids[i]);
-        int r_threads = p ? stop_threads(p, until_ms) : 0;
-        if (r_threads < 0)
-            return err_set(e, r_threads, "process %d could not be stopped in time", pids[i]);
-        found += r_threads;
+        found += p ? ask_threads(p) : 0;
     }
+    if (found && calls->asked)
+        calls->asked(calls->data);
+    for (size_t i = 0; i < set->n; i++)
+        if (await_threads(set->items[i], until_ms) < 0)
+            return err_set(e, -ETIMEDOUT, "process %d could not be stopped in time", set->items[i]->pid);
     return found;
 }
 
@@ -166,12 +179,12 @@ static void mark_shared(struct stop_set *set)
             set->items[i]->shares_mm = !set->items[j]->shares_mm && same_mm(set->items[i]->pid, set->items[j]->pid);
 }
 
-int stop_all(struct stop_set *set, stop_list_fn list, void *data, int64_t deadline_ms, struct err *e)
+int stop_all(struct stop_set *set, const struct stop_calls *calls, int64_t deadline_ms, struct err *e)
 {
     int64_t until = clock_mono_ms() + deadline_ms;
 
     for (;;) {
-        int r = stop_round(set, list, data, until, e);
+        int r = stop_round(set, calls, until, e);
         if (r < 0) {
             stop_detach(set);
             return r;
@@ -186,7 +199,7 @@ int stop_all(struct stop_set *set, stop_list_fn list, void *data, int64_t deadli
 void stop_detach(struct stop_set *set)
 {
     for (size_t i = 0; i < set->n; i++)
-        for (size_t t = 0; t < set->items[i]->n; t++)
+        for (size_t t = 0; t < set->items[i]->n; t++) /* one that has not stopped yet goes free when the pager ends */
             (void)ptrace(PTRACE_DETACH, set->items[i]->threads[t].tid, 0, 0);
 }
 

@@ -13,6 +13,7 @@
 
 struct stopped_thread {
     pid_t tid;
+    bool stopped; /* otherwise the stop was asked for and is awaited */
 };
 struct stopped {
     pid_t pid;
@@ -37,8 +38,14 @@ struct stop_set {
  * before its child execs or exits); then everything runs again as before.
  * A wait that the stop would end with EINTR although no signal came is made to restart.
  */
-typedef int (*stop_list_fn)(void *data, pid_t **ret, size_t *ret_n, struct err *e);
-int stop_all(struct stop_set *set, stop_list_fn list, void *data, int64_t deadline_ms, struct err *e);
+struct stop_calls {
+    int (*list)(void *data, pid_t **ret, size_t *ret_n, struct err *e);
+    /* Every thread found so far has been asked to stop, none was waited for yet: whoever holds threads in
+     * the kernel (the sentry, with calls that wait for a peer) must let go of them now. */
+    void (*asked)(void *data);
+    void *data;
+};
+int stop_all(struct stop_set *set, const struct stop_calls *calls, int64_t deadline_ms, struct err *e);
 void stop_detach(struct stop_set *set); /* lets go: frozen tasks stay frozen, others run on */
 void stop_done(struct stop_set *set);
 

@@ -123,7 +123,7 @@ static void start_pause(void *data)
     struct driver *d = data;
     struct cgroup *const groups[] = {d->cg};
     struct hibernate_params p = {.cgroups = groups, .n_cgroups = 1, .image_dir = d->image_dir};
-    struct hibernate_events ev = {on_paused, on_resumable, on_finished, on_broken, d};
+    struct hibernate_events ev = {.paused = on_paused, .resumable = on_resumable, .finished = on_finished, .broken = on_broken, .data = d};
     struct err e;
 
     d->before = memory(d);
