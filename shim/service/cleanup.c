@@ -216,14 +216,18 @@ static bool pod_has_others(const char *ns, const char *pod, const char *id)
 }
 
 /* What all containers shared; only when their shim is dead and this was the last of them. */
-static void end_pod(const struct state *s, struct err *e)
+static void end_pod(const struct state *s, int64_t deadline_ms, struct err *e)
 {
     struct err why = {0};
     struct stat st;
+    int r;
 
     if (!state_name_is_valid(s->pod))
         return;
-    if (pod_release(s->pod, STATE_DIR, &why) < 0 && why.code != -ENOENT)
+    /* A killed process's last reference to the lock may go a moment after the process (delayed fput). */
+    while ((r = pod_release(s->pod, STATE_DIR, &why)) == -EBUSY && clock_mono_ms() < deadline_ms)
+        sleep_ms(STEP_MS);
+    if (r < 0 && r != -ENOENT)
         note(e, &why);
     if (sentry_clean_up(s->pod) < 0)
         log_warn("what the sentry made is not removed", "pod=%s", s->pod);
@@ -267,7 +271,7 @@ static void end_container(const char *ns, const char *id, const char *bundle, co
     unmount_below(bundle);
     unmount_rootfs(bundle);
     if (last)
-        end_pod(s, e);
+        end_pod(s, deadline_ms, e);
     if (!e || !e->code)
         state_remove(STATE_DIR, ns, id);
 }
