@@ -44,6 +44,8 @@
 #include "shim/launcher/pod.h"
 #include "shim/oci/spec.h"
 
+SCOPED_DEFINE(struct spec_process, spec_process_free)
+
 static struct {
     bool debug, follow, keep, open;
     int runs, wait_ms;
@@ -178,7 +180,7 @@ static int exec_in(struct loop *loop, const struct launch_params *base, const st
 {
     scoped_free char *text = NULL;
     size_t len = 0;
-    struct spec_process *process = NULL;
+    scoped(spec_process_free) struct spec_process *process = NULL;
     struct result res;
 
     int r = file_read(AT_FDCWD, opt.exec, 1 << 20, &text, &len, e);
@@ -198,9 +200,7 @@ static int exec_in(struct loop *loop, const struct launch_params *base, const st
         fprintf(stderr, "exec: %.2f ms\n", (double)(clock_mono_ns() - start) / 1e6);
     if (res.l.console_fd >= 0)
         copy_console(res.l.console_fd);
-    int status = wait_for(res.l.pid);
-    spec_process_free(process);
-    return status;
+    return wait_for(res.l.pid);
 }
 
 static int once(struct loop *loop, const char *bundle, const struct spec *spec, const struct pod *pod, double *ret_ms, struct err *e)
@@ -263,8 +263,8 @@ static int drive(const char *bundle, struct err *e)
     struct spec *spec;
     struct pod *pod;
     struct loop *loop;
-    int dir = open(bundle, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    double *ms = xcalloc((size_t)opt.runs, sizeof *ms);
+    scoped_fd int dir = open(bundle, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    scoped_free double *ms = xcalloc((size_t)opt.runs, sizeof *ms);
 
     if (dir < 0)
         return err_sys(e, "%s", bundle);
