@@ -7,3 +7,4 @@ engine-probe: $(ENGINE_PROBE)
 test-engine: $(ENGINE_PROBE)
 	ENGINE_PROBE=$(abspath $(ENGINE_PROBE)) tests/integration/test_engine.sh
 .PHONY: engine-probe test-engine
+WRAP.test_core_queue := clock_mono_ns

@@ -63,8 +63,7 @@ end() { # the kill matters only for an interrupted run: the whole PID namespace 
 tools() {
 	local b=$RIG_DIR/bin
 	mkdir "$b" "$RIG_DIR/cni"
-	[ "$RIG_HANDLER" != glovebox ] || cp "$SHIM" "$b/containerd-shim-glovebox-v1"
-	[ "$RIG_HANDLER" != runsc ] || { printf '#!/bin/sh\nexec %s "$@"\n' "$BIN/runsc" > "$b/runsc"; cp "$BIN/containerd-shim-runsc-v1" "$b/"; }
+	[ ! -x "$SHIM" ] || cp "$SHIM" "$b/containerd-shim-glovebox-v1"
 	printf '#!/bin/sh\nCONTAINERD_SUPPRESS_DEPRECATION_WARNINGS=1 exec %s -a %s -n %s "$@"\n' "$RIG_PROGRAMS/ctr" "$RIG_SOCK" "$RIG_NS" > "$b/ctr"
 	printf 'runtime-endpoint: unix://%s\ntimeout: 60\n' "$RIG_SOCK" > "$RIG_DIR/crictl.yaml"
 	printf '#!/bin/sh\nexec %s -c %s "$@"\n' "$BIN/crictl" "$RIG_DIR/crictl.yaml" > "$b/crictl"
