@@ -268,7 +268,16 @@ int cgroup_create(const char *cgroups_path, const struct spec_resources *res, st
     return create_at(path, own, res, ret, e);
 }
 
-int cgroup_open(const char *cgroups_path, struct cgroup **ret, struct err *e)
+/* "a/b.scope" and "-x" give "a/b-x.scope". */
+static char *sibling_path(const char *path, const char *suffix)
+{
+    size_t n = strlen(path), tail = strlen(".scope");
+    bool scope = n > tail && strcmp(path + n - tail, ".scope") == 0;
+
+    return xasprintf("%.*s%s%s", (int)(n - (scope ? tail : 0)), path, suffix, scope ? ".scope" : "");
+}
+
+static int open_at(const char *cgroups_path, const char *suffix, struct cgroup **ret, struct err *e)
 {
     scoped_free char *path = NULL;
     bool relative = false;
@@ -283,7 +292,8 @@ int cgroup_open(const char *cgroups_path, struct cgroup **ret, struct err *e)
     scoped(cgroup_free) struct cgroup *cg = cgroup_new();
     const struct cg_host *host = cg_host();
     for (size_t i = 0; i < host->n; i++) {
-        scoped_free char *p = path_in(&host->hier[i], path, own);
+        scoped_free char *base = path_in(&host->hier[i], path, own);
+        scoped_free char *p = sibling_path(base, suffix);
         if (host->hier[i].dir >= 0)
             (void)open_part(cg, &host->hier[i], p, NULL);
     }
@@ -291,15 +301,17 @@ int cgroup_open(const char *cgroups_path, struct cgroup **ret, struct err *e)
     return 0;
 }
 
+int cgroup_open(const char *cgroups_path, struct cgroup **ret, struct err *e)
+{
+    return open_at(cgroups_path, "", ret, e);
+}
+
 int cgroup_create_sibling(const struct cgroup *cg, const char *suffix, struct cgroup **ret, struct err *e)
 {
     scoped(cgroup_free) struct cgroup *sibling = cgroup_new();
 
     for (size_t i = 0; i < cg->n; i++) {
-        const char *path = cg->part[i].path;
-        size_t n = strlen(path), tail = strlen(".scope");
-        bool scope = n > tail && strcmp(path + n - tail, ".scope") == 0;
-        scoped_free char *p = xasprintf("%.*s%s%s", (int)(n - (scope ? tail : 0)), path, suffix, scope ? ".scope" : "");
+        scoped_free char *p = sibling_path(cg->part[i].path, suffix);
         int r = create_part(sibling, cg->part[i].hier, p, e);
         if (r < 0) {
             undo_create(sibling);
@@ -308,6 +320,11 @@ int cgroup_create_sibling(const struct cgroup *cg, const char *suffix, struct cg
     }
     *ret = take(sibling);
     return 0;
+}
+
+int cgroup_open_sibling(const char *cgroups_path, const char *suffix, struct cgroup **ret, struct err *e)
+{
+    return open_at(cgroups_path, suffix, ret, e);
 }
 
 /* ---- entry, views, removal ------------------------------------------------------------------------------ */
@@ -329,20 +346,12 @@ size_t cgroup_views(const struct cgroup *cg, struct cgroup_view *out, size_t max
 
     for (size_t i = 0; i < cg->n && n < max; i++) {
         const struct cg_hier *h = cg->part[i].hier;
-        const char *name = cg->mode == CGROUP_V2 ? "" : strrchr(h->mount, '/') + 1;
-        out[n++] = (struct cgroup_view){.name = name, .dir = cg->part[i].dir};
-        if (!strchr(name, ','))
-            continue;
-        /* Two controllers in one hierarchy: each name is a symlink to it. */
-        size_t first = n - 1;
-        for (unsigned bit = 1; bit < CG_SYSTEMD && n < max; bit <<= 1) {
-            if (!(h->ctrl & bit))
-                continue;
-            if (out[first].alias)
-                out[n++] = (struct cgroup_view){.name = name, .dir = -1, .alias = cg_ctrl_name(bit, cg->mode)};
-            else
-                out[first].alias = cg_ctrl_name(bit, cg->mode);
-        }
+        struct cgroup_view *v = &out[n++];
+        *v = (struct cgroup_view){.name = cg->mode == CGROUP_V2 ? "" : strrchr(h->mount, '/') + 1, .dir = cg->part[i].dir};
+        size_t aliases = 0;
+        for (unsigned bit = 1; strchr(v->name, ',') && bit < CG_SYSTEMD; bit <<= 1)
+            if (h->ctrl & bit && aliases < ARRAY_LEN(v->alias))
+                v->alias[aliases++] = cg_ctrl_name(bit, cg->mode);
     }
     return n;
 }

@@ -25,8 +25,14 @@ int cgroup_create(const char *cgroups_path, const struct spec_resources *res, st
 int cgroup_open(const char *cgroups_path, struct cgroup **ret, struct err *e);
 /* A sibling leaf of cg named "<base of cg><suffix>", e.g. the sentry's. */
 int cgroup_create_sibling(const struct cgroup *cg, const char *suffix, struct cgroup **ret, struct err *e);
+/* The same sibling of the group at cgroups_path, which may be gone already; missing parts are fine. */
+int cgroup_open_sibling(const char *cgroups_path, const char *suffix, struct cgroup **ret, struct err *e);
 void cgroup_free(struct cgroup *cg);
-/* Pod limits from the CRI sandbox annotations, set on the parent of the sandbox's cgroup where its own limit is wider. */
+/*
+ * Pod limits from the CRI sandbox annotations, set on the parent of the sandbox's cgroup.  1: nothing was
+ * done, because the parent is not the pod's alone, or because somebody else made it: a kubelet sets the
+ * pod's limits itself, and knows what the annotations do not tell (overhead, containers without a limit).
+ */
 struct cgroup_pod_limits {
     int64_t cpu_period_us, cpu_quota_us, cpu_shares, memory_bytes; /* 0 = not given */
 };
@@ -38,7 +44,7 @@ int cgroup_update(struct cgroup *cg, const struct spec_resources *res, struct er
 /* How a process gets in.  v2: a directory for CLONE_INTO_CGROUP.  v1: one `tasks` file per hierarchy,
  * into which the process itself writes "0" (launcher.md: 0.1 ms instead of 10). Descriptors stay the cgroup's. */
 struct cgroup_entry {
-    int v2_dir; /* -1 on v1 */
+    int v2_dir; /* also the unified tree of a hybrid host; -1 where there is none */
     const int *v1_tasks;
     size_t n_v1_tasks;
 };
@@ -47,7 +53,7 @@ struct cgroup_entry cgroup_entry(const struct cgroup *cg);
 struct cgroup_view {
     const char *name;
     int dir;
-    const char *alias; /* v1 symlink, e.g. "cpu" for "cpu,cpuacct"; NULL = none */
+    const char *alias[3]; /* v1 symlinks to it, "cpu" and "cpuacct" for "cpu,cpuacct"; NULL ends them */
 };
 size_t cgroup_views(const struct cgroup *cg, struct cgroup_view *out, size_t max);
 

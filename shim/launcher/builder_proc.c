@@ -47,11 +47,12 @@ int build_view(struct build *b, struct err *e)
         cgroups[i] = plan->cgroups[i].name;
     r = view_write_sys(sys, &plan->facts, cgroups, plan->n_cgroups, e);
     for (size_t i = 0; r == 0 && i < plan->n_cgroups; i++) {
-        char path[80];
-        const char *alias = plan->cgroups[i].alias;
-        (void)snprintf(path, sizeof path, "fs/cgroup/%s", alias ? alias : "");
-        if (alias && symlinkat(plan->cgroups[i].name, sys, path) < 0 && errno != EEXIST)
-            return err_sys(e, "synthetic /sys/%s", path);
+        for (size_t k = 0; k < ARRAY_LEN(plan->cgroups[i].alias) && plan->cgroups[i].alias[k]; k++) {
+            char path[80];
+            (void)snprintf(path, sizeof path, "fs/cgroup/%s", plan->cgroups[i].alias[k]);
+            if (symlinkat(plan->cgroups[i].name, sys, path) < 0 && errno != EEXIST)
+                return err_sys(e, "synthetic /sys/%s", path);
+        }
     }
     b->view = take_fd(fs);
     return r;

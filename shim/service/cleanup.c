@@ -110,17 +110,15 @@ static void end_cgroup_at(const char *path, int64_t deadline_ms, struct err *e)
     cgroup_free(cg);
 }
 
+/* The container whose sibling it is may be gone already. */
 static void end_sentry_cgroup(const struct state *s, int64_t deadline_ms, struct err *e)
 {
-    struct cgroup *of = NULL, *cg = NULL;
+    struct cgroup *cg = NULL;
 
-    if (!s->sentry_cgroup_of || cgroup_open(s->sentry_cgroup_of, &of, NULL) < 0)
+    if (!s->sentry_cgroup_of || cgroup_open_sibling(s->sentry_cgroup_of, SENTRY_SUFFIX, &cg, NULL) < 0)
         return;
-    if (cgroup_create_sibling(of, SENTRY_SUFFIX, &cg, NULL) == 0) {
-        end_cgroup(cg, deadline_ms, e);
-        cgroup_free(cg);
-    }
-    cgroup_free(of);
+    end_cgroup(cg, deadline_ms, e);
+    cgroup_free(cg);
 }
 
 /* In our own mount namespace, which is the host's; the container's went with its processes. */
@@ -263,7 +261,6 @@ static void end_container(const char *ns, const char *id, const char *bundle, co
     if (shim_dead)
         kill_process(&s->sentry, deadline_ms);
     kill_process(&s->init, deadline_ms);
-    /* The sentry's cgroup is found as this one's sibling, so it goes first. */
     bool last = shim_dead && s->pod && !pod_has_others(ns, s->pod, id);
     if (last)
         end_sentry_cgroup(s, deadline_ms, e);

@@ -649,7 +649,11 @@ static void a_sibling_stands_beside(void)
     CHECK(directories("/pod1/a-sentry") == directories("/pod1/a"));
     int status = status_of(start(sibling, do_count_groups, (char[]){"/pod1/a-sentry"}));
     CHECK(WIFEXITED(status) && (size_t)WEXITSTATUS(status) == directories("/pod1/a"));
-    CHECK(cgroup_remove(sibling, &e) == 0);
+    cgroup_free(sibling);
+    CHECK(cgroup_remove(cg, &e) == 0);
+    scoped_free char *path = xasprintf("%s/pod1/a", top);
+    CHECK(cgroup_open_sibling(path, "-sentry", &sibling, &e) == 0); /* found without the one that it stood beside */
+    CHECK(cgroup_remove(sibling, &e) == 0 && directories("") == 0);
     cgroup_free(sibling);
     OK;
 }
