@@ -8,3 +8,4 @@ test-engine: $(ENGINE_PROBE)
 	ENGINE_PROBE=$(abspath $(ENGINE_PROBE)) tests/integration/test_engine.sh
 .PHONY: engine-probe test-engine
 WRAP.test_core_queue := clock_mono_ns
+WRAP.test_core_store := clock_mono_ns
