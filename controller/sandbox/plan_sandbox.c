@@ -271,7 +271,7 @@ static void plan_events(const struct sandbox *s, const struct sandbox_world *w, 
     static const struct {
         const char *type, *status, *event_type, *reason;
     } table[] = {
-        {COND_PAUSED, "True", "Normal", EV_PAUSED},       {COND_PAUSED, "False", "Normal", EV_RESUMED},
+        {COND_PAUSED, "True", "Normal", EV_PAUSED},       {COND_RESUMED, "True", "Normal", EV_RESUMED},
         {COND_SUSPENDED, "True", "Normal", EV_SUSPENDED}, {COND_FINISHED, "True", "Normal", "SandboxFinished"},
         {COND_READY, "True", "Normal", EV_READY},         {COND_READY, "False", "Warning", EV_NOT_READY},
     };
