@@ -11,6 +11,7 @@
 #include "base/loop.h"
 #include "base/map.h"
 #include "shim/cgroup/cgroup.h"
+#include "shim/hibernate/hibernate.h"
 #include "shim/launcher/pod.h"
 #include "shim/oci/spec.h"
 #include "shim/runtime/internal.h"
@@ -80,6 +81,9 @@ static void container_free(struct container *c)
 
     for (size_t i = 0; i < ARRAY_LEN(sources); i++)
         source_free(sources[i]);
+    hibernate_free(c->sleep);
+    struct err gone = {0};
+    answer_with(&c->resume_answer, fail(&gone, -EIO, "the container is gone"), NULL, &gone);
     LIST_FOREACH(n, &c->execs)
     {
         struct process *p = LIST_ENTRY(n, struct process, node);

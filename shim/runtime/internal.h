@@ -11,6 +11,7 @@
 
 struct cgroup;
 struct container;
+struct hibernate;
 struct map;
 struct pod;
 struct sentry;
@@ -88,6 +89,12 @@ struct container {
     struct timespec paused_at;
     struct source *refreeze_timer;
     bool pod_pause; /* Pause came for the whole pod */
+    bool stop_asked;             /* PAUSING: the freezer or the pager has asked its threads to stop */
+    struct hibernate *sleep;     /* its memory is in an image, or still coming back */
+    bool sleep_again;            /* PAUSING, and waits for the memory of the last time to be back */
+    bool lazy;                   /* paused memory comes back on demand */
+    uint64_t saved_bytes;
+    struct answer resume_answer; /* Resume waits for the pager */
 };
 
 enum quiet { QUIET_NO, QUIET_COMING, QUIET_YES };
@@ -111,6 +118,8 @@ struct runtime {
     enum quiet quiet;
     struct source *quiet_timer;
     struct answer pod_answer; /* Pause of the whole pod */
+    struct answer pod_resume; /* Resume of the whole pod */
+    bool pod_resuming;        /* its containers are being woken: not the time to answer */
     struct err pod_error;
 };
 
@@ -168,8 +177,18 @@ void trash_free(struct runtime *rt);
 bool trash_has(const struct runtime *rt, const char *id);
 void trash_forget(struct runtime *rt, const char *id); /* the id is used again: a last try, then its entry is dropped */
 
+/* sleep.c: pause with the memory given back */
+bool sleep_begin(struct container *c);                          /* false: freeze it plainly */
+bool sleep_wake(struct container *c, int *r, struct err *e);    /* false: nothing to bring back; else pause_wake() comes later */
+void sleep_broken(struct container *c, const struct err *e);
+bool sleep_reaped(struct runtime *rt, pid_t pid, int status);
+
 /* pause.c */
 void quiet_update(struct runtime *rt);
 void pause_abandon(struct container *c, const char *why);
 void pause_thaw(struct container *c); /* after SIGKILL */
+void pause_plain(struct container *c);  /* freeze without giving memory back */
+void pause_frozen(struct container *c); /* PAUSING is over: everything stands still */
+void pause_wake(struct container *c);   /* thaw and answer Resume */
+void pause_release_parked(struct runtime *rt);
 void pause_let_die(struct container *c); /* v1: an exec of a frozen container was killed */

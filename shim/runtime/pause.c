@@ -32,6 +32,7 @@
 #define LET_DIE_MS 20
 
 static void freeze_begin(struct container *c);
+static void pod_resume_check(struct runtime *rt);
 
 static void pod_answer_check(struct runtime *rt)
 {
@@ -54,7 +55,7 @@ static void pausing_over(struct container *c, int r, const struct err *e)
 {
     const struct rt_reply none = {0};
 
-    c->freezing = false;
+    c->freezing = c->stop_asked = false;
     source_free(take(c->freeze_timer));
     if (r < 0 && c->pod_pause)
         c->rt->pod_error = *e;
@@ -86,7 +87,9 @@ void pause_thaw(struct container *c)
     if (c->init.state == PS_PAUSING) {
         pause_abandon(c, "the container was killed");
     } else if (c->init.state == PS_PAUSED) {
+        int r;
         source_free(take(c->refreeze_timer));
+        (void)sleep_wake(c, &r, NULL); /* who dies may still touch its memory */
         (void)cgroup_freeze(c->cg, false, NULL);
         process_step(&c->init, EV_THAWED);
         quiet_update(c->rt);
@@ -108,7 +111,7 @@ static void on_refreeze(void *data)
  */
 void pause_let_die(struct container *c)
 {
-    if (c->init.state != PS_PAUSED || cgroup_host_mode() != CGROUP_V1 || c->refreeze_timer)
+    if (c->init.state != PS_PAUSED || cgroup_host_mode() != CGROUP_V1 || c->refreeze_timer || (c->sleep && !c->lazy))
         return;
     (void)cgroup_freeze(c->cg, false, NULL);
     (void)loop_add_timer(c->rt->loop, LET_DIE_MS, on_refreeze, c, &c->refreeze_timer);
@@ -152,13 +155,26 @@ static bool someone_pauses(struct runtime *rt)
 
 static void on_released(void *data UNUSED) {} /* the freezer tells when all is done */
 
-static void freeze_all(struct runtime *rt)
+/* Only when every one has been asked: a call given back to a thread that goes on would end with an odd error. */
+void pause_release_parked(struct runtime *rt)
 {
     struct err e = {0};
+    size_t at = 0;
+    void *value;
 
-    each_pausing(rt, freeze_begin);
+    while (map_next(rt->containers, &at, NULL, &value)) {
+        struct container *c = value;
+        if (c->init.state == PS_PAUSING && !c->stop_asked)
+            return;
+    }
     if (someone_pauses(rt) && !someone_runs(rt) && sentry_release_parked(rt->sentry, on_released, rt, &e) < 0)
         log_debug("parked calls are not given back", "error=%s", err_text(&e));
+}
+
+static void freeze_all(struct runtime *rt)
+{
+    each_pausing(rt, freeze_begin);
+    pause_release_parked(rt);
 }
 
 static void on_quiet(void *data)
@@ -217,6 +233,15 @@ void quiet_update(struct runtime *rt)
         log_error("the sentry does not serve again", "pod=%s error=%s", rt->pod_id, err_text(&e));
 }
 
+void pause_frozen(struct container *c)
+{
+    process_step(&c->init, EV_FROZEN);
+    c->paused_at = clock_wall();
+    tell(&c->init, RT_PAUSED);
+    log_info("container paused", "id=%s", c->id);
+    pausing_over(c, 0, NULL);
+}
+
 static void on_freeze_tick(void *data)
 {
     struct container *c = data;
@@ -225,11 +250,7 @@ static void on_freeze_tick(void *data)
     source_free(take(c->freeze_timer));
     int r = cgroup_frozen(c->cg, &e);
     if (r > 0) {
-        process_step(&c->init, EV_FROZEN);
-        c->paused_at = clock_wall();
-        tell(&c->init, RT_PAUSED);
-        log_info("container paused", "id=%s", c->id);
-        pausing_over(c, 0, NULL);
+        pause_frozen(c);
         return;
     }
     if (r < 0) {
@@ -244,7 +265,7 @@ static void on_freeze_tick(void *data)
     (void)loop_add_timer(c->rt->loop, FREEZE_TICK_MS, on_freeze_tick, c, &c->freeze_timer);
 }
 
-static void freeze_begin(struct container *c)
+void pause_plain(struct container *c)
 {
     struct err e = {0};
     int r = cgroup_freeze(c->cg, true, &e);
@@ -253,9 +274,16 @@ static void freeze_begin(struct container *c)
         pausing_failed(c, -EIO, err_text(&e));
         return;
     }
-    c->freezing = true;
+    c->stop_asked = true;
     c->freeze_deadline_ms = clock_mono_ms() + FREEZE_MS;
     (void)loop_add_timer(c->rt->loop, 0, on_freeze_tick, c, &c->freeze_timer);
+}
+
+static void freeze_begin(struct container *c)
+{
+    c->freezing = true;
+    if (!sleep_begin(c))
+        pause_plain(c);
 }
 
 static int pause_allowed(struct process *p, struct err *e)
@@ -285,12 +313,27 @@ void runtime_pause(struct runtime *rt, const char *id, rt_done_fn done, void *da
         pausing_failed(p->c, -EIO, err_text(&e));
 }
 
-static void resume(struct container *c, int *r, struct err *e)
+static void resumed(struct container *c, int r, const struct err *e)
 {
-    source_free(take(c->refreeze_timer));
-    int x = cgroup_freeze(c->cg, false, e);
-    if (x < 0) {
-        *r = fail(e, x, "cannot resume");
+    const struct rt_reply none = {0};
+
+    answer_with(&c->resume_answer, r, &none, e);
+    pod_resume_check(c->rt);
+}
+
+/* Thaws; the answer to Resume follows. */
+void pause_wake(struct container *c)
+{
+    struct err e = {0};
+
+    if (c->init.state != PS_PAUSED) { /* killed or given up meanwhile; v1 needs the thaw all the same */
+        (void)cgroup_freeze(c->cg, false, NULL);
+        resumed(c, c->resume_answer.fn ? fail(&e, -EIO, "cannot resume: the container was killed") : 0, &e);
+        return;
+    }
+    int r = cgroup_freeze(c->cg, false, &e);
+    if (r < 0) {
+        resumed(c, fail(&e, r, "cannot resume"), &e);
         return;
     }
     process_step(&c->init, EV_THAWED);
@@ -298,19 +341,35 @@ static void resume(struct container *c, int *r, struct err *e)
     tell(&c->init, RT_RESUMED);
     log_info("container resumed", "id=%s", c->id);
     quiet_update(c->rt);
+    resumed(c, 0, NULL);
+}
+
+static void resume(struct container *c)
+{
+    struct err e = {0};
+    int r = 0;
+
+    source_free(take(c->refreeze_timer));
+    if (!sleep_wake(c, &r, &e))
+        pause_wake(c);
+    else if (r < 0)
+        sleep_broken(c, &e);
 }
 
 void runtime_resume(struct runtime *rt, const char *id, rt_done_fn done, void *data)
 {
     struct err e = {0};
     struct answer a = {.fn = done, .data = data};
-    const struct rt_reply none = {0};
     struct process *p = process_for(rt, id, NULL, OP_RESUME, &e);
-    int r = p ? 0 : e.code;
 
-    if (p)
-        resume(p->c, &r, &e);
-    answer_with(&a, r, &none, &e);
+    if (p && p->c->resume_answer.fn)
+        err_set(&e, -EBUSY, "the container is being resumed already: failed precondition");
+    if (e.code) {
+        answer_with(&a, e.code, NULL, &e);
+        return;
+    }
+    p->c->resume_answer = a;
+    resume(p->c);
 }
 
 void runtime_pause_pod(struct runtime *rt, rt_done_fn done, void *data)
@@ -346,20 +405,53 @@ void runtime_pause_pod(struct runtime *rt, rt_done_fn done, void *data)
     pod_answer_check(rt);
 }
 
+static void on_pod_member(void *data, int r, const struct rt_reply *reply UNUSED, const struct err *e)
+{
+    struct runtime *rt = data;
+
+    if (r < 0)
+        rt->pod_error = *e;
+}
+
+/* Resume of the whole pod is answered when the last container has been. */
+static void pod_resume_check(struct runtime *rt)
+{
+    const struct rt_reply none = {0};
+    size_t at = 0;
+    void *value;
+
+    if (!rt->pod_resume.fn || rt->pod_resuming)
+        return;
+    while (map_next(rt->containers, &at, NULL, &value))
+        if (((struct container *)value)->resume_answer.fn)
+            return;
+    struct err e = rt->pod_error;
+    rt->pod_error.code = 0;
+    answer_with(&rt->pod_resume, e.code, &none, &e);
+}
+
 void runtime_resume_pod(struct runtime *rt, rt_done_fn done, void *data)
 {
     struct err e = {0};
     struct answer a = {.fn = done, .data = data};
-    const struct rt_reply none = {0};
     size_t at = 0;
     void *value;
-    int r = 0;
 
+    if (rt->pod_resume.fn) {
+        err_set(&e, -EBUSY, "the pod is being resumed already: failed precondition");
+        answer_with(&a, e.code, NULL, &e);
+        return;
+    }
+    rt->pod_resume = a;
+    rt->pod_resuming = true;
     while (map_next(rt->containers, &at, NULL, &value)) {
         struct container *c = value;
         pause_abandon(c, "the pod is resumed");
-        if (c->init.state == PS_PAUSED)
-            resume(c, &r, &e);
+        if (c->init.state != PS_PAUSED || c->resume_answer.fn)
+            continue;
+        c->resume_answer = (struct answer){.fn = on_pod_member, .data = rt};
+        resume(c);
     }
-    answer_with(&a, r, &none, &e);
+    rt->pod_resuming = false;
+    pod_resume_check(rt);
 }

@@ -27,7 +27,7 @@ static bool claim(void *data, pid_t pid, int raw)
     LIST_FOREACH(n, &rt->launches)
         if (launch_reaped(LIST_ENTRY(n, struct pending, node)->launch, pid, raw))
             return true;
-    return false;
+    return sleep_reaped(rt, pid, raw);
 }
 
 static bool expect(void *data)

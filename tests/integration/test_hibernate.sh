@@ -34,7 +34,7 @@ it_leaves_the_program_running_when_the_image_does_not_fit() {
 	local out rc=0
 	mkdir "$WORK/small"
 	mount -t tmpfs -o size=8m tmpfs "$WORK/small"
-	(sleep 4; kill -USR1 "$(pgrep -f "^$WORK/memory 33")") &
+	(sleep 4; kill -USR1 "$(pgrep -of "^$WORK/memory 33")") &
 	out=$(timeout 60 "$WORK/driver" -d "$WORK/small" -n 2 -r 500 "$WORK/memory" 33) || rc=$?
 	umount "$WORK/small"
 	same $rc 0 "exit status"
