@@ -18,6 +18,7 @@
 #include "base/alloc.h"
 #include "base/list.h"
 #include "base/scoped.h"
+#include "shim/hibernate/hibernate.h"
 #include "shim/cgroup/stats.h"
 #include "shim/launcher/launch.h"
 #include "shim/launcher/pod.h"
@@ -55,6 +56,23 @@ static int fake_cgroup(struct cgroup **ret)
     (*ret)->oom_fd = -1;
     fake.cgroups++;
     return 0;
+}
+/* No memory is moved here: the runtime falls back to the plain freezer. */
+int hibernate_pause(struct loop *l UNUSED, const struct hibernate_params *p UNUSED, const struct hibernate_events *ev UNUSED,
+                    struct hibernate **ret UNUSED, struct err *e)
+{
+    return err_set(e, -ENOTSUP, "not in this test");
+}
+int hibernate_resume(struct hibernate *h UNUSED, struct err *e UNUSED)
+{
+    return 0;
+}
+void hibernate_free(struct hibernate *h UNUSED)
+{
+}
+bool hibernate_reaped(struct hibernate *h UNUSED, pid_t pid UNUSED, int status UNUSED)
+{
+    return false;
 }
 int cgroup_create(const char *path UNUSED, const struct spec_resources *res UNUSED, struct cgroup **ret, struct err *e UNUSED)
 {
