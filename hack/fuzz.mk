@@ -8,7 +8,7 @@ FUZZ_O       := build/fuzz
 FUZZ_FLAGS   := -std=gnu11 -O1 -g -D_GNU_SOURCE -I. -isystem $(FUZZ_O)/gen -fsanitize=address,undefined \
                 -fno-sanitize-recover=all -fno-omit-frame-pointer -MD -MP
 FUZZ_NAMES   := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
-FUZZ_SRC     := $(BASE_SRC) $(wildcard shim/ttrpc/*.c shim/oci/*.c shim/cgroup/*.c shim/cli/*.c)
+FUZZ_SRC     := $(BASE_SRC) $(wildcard shim/ttrpc/*.c shim/oci/*.c shim/cgroup/*.c shim/cli/*.c) $(wildcard controller/kube/*.c controller/core/*.c)
 FUZZ_GEN     := $(PROTO:shim/ttrpc/proto/%.proto=$(FUZZ_O)/gen/%.pb-c.c)
 
 fuzz: $(FUZZ_NAMES:%=fuzz-%)
@@ -20,7 +20,7 @@ $(FUZZ_NAMES:%=fuzz-%): fuzz-%: $(FUZZ_O)/%
 	    -artifact_prefix=$(FUZZ_O)/$*- $(FUZZ_O)/found/$* $(wildcard tests/fuzz/corpus/$*)
 
 $(FUZZ_O)/%: $(FUZZ_O)/tests/fuzz/fuzz_%.o $(FUZZ_O)/libfuzz.a
-	$(call say,LD)$(FUZZ_CC) $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ $(SHIM_LIBS)
+	$(call say,LD)$(FUZZ_CC) $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ $(sort $(SHIM_LIBS) $(CTRL_LIBS))
 $(FUZZ_O)/libfuzz.a: $(FUZZ_SRC:%.c=$(FUZZ_O)/%.o) $(FUZZ_GEN:.c=.o)
 	$(call say,AR)rm -f $@ && ar rcs $@ $^
 $(FUZZ_O)/gen/%.pb-c.c $(FUZZ_O)/gen/%.pb-c.h &: shim/ttrpc/proto/%.proto

@@ -30,9 +30,14 @@ void parsed_cache_free(struct parsed_cache *c)
 {
     if (!c)
         return;
-    c->max = 0;
-    parsed_trim(c);
+    parsed_cache_empty(c);
     free(c);
+}
+
+void parsed_cache_empty(struct parsed_cache *c)
+{
+    while (c->n > 0)
+        parsed_drop(c, LIST_ENTRY(c->oldest_first.next, struct parsed, node));
 }
 
 void parsed_trim(struct parsed_cache *c)

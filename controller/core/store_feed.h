@@ -11,6 +11,7 @@ struct parsed_cache;
 struct parsed_cache *parsed_cache_new(size_t max);
 void parsed_cache_free(struct parsed_cache *c); /* after its stores */
 void parsed_trim(struct parsed_cache *c);
+void parsed_cache_empty(struct parsed_cache *c);
 
 typedef void (*change_fn)(void *data, const struct change *change);
 
