@@ -185,12 +185,12 @@ static int not_a(const struct json_at *at, const json_t *v, const char *want, st
 int json_int_in(const struct json_at *at, const struct json_field *f, const json_t *v, int64_t *ret, struct err *e)
 {
     if (is_marked(v))
-        return json_fail(at, e, -ERANGE, "is too large: %s", json_string_value(v) + BIG_MARK_LEN);
+        return json_fail(at, e, -EINVAL, "is too large: %s", json_string_value(v) + BIG_MARK_LEN);
     if (!json_is_integer(v))
         return not_a(at, v, "a whole number", e);
     int64_t n = json_integer_value(v);
     if ((f->min || f->max) && (n < f->min || n > f->max))
-        return json_fail(at, e, -ERANGE, "must be between %" PRId64 " and %" PRId64 ", not %" PRId64, f->min, f->max, n);
+        return json_fail(at, e, -EINVAL, "must be between %" PRId64 " and %" PRId64 ", not %" PRId64, f->min, f->max, n);
     *ret = n;
     return 0;
 }
