@@ -153,11 +153,32 @@ static int run_hooks(struct build *b, struct err *e)
     return hooks_run(&state, HOOK_CREATE_CONTAINER, e);
 }
 
+/* A tree that was built beside the host's mounts moves to the empty namespace: the container gets nothing else. */
+static int move_to_empty(struct build *b, struct err *e)
+{
+    scoped_fd int tree = mount_clone(b->root, "", true);
+    if (tree < 0)
+        return err_set(e, tree, "clone the finished tree: %s", strerror(-tree));
+    int r = workshop_enter(b->plan->p.pod->empty_mnt_ns, e);
+    if (r < 0)
+        return r;
+    scoped_fd int at = open("n", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    r = at < 0 ? -errno : mount_attach(tree, at);
+    if (r < 0)
+        return err_set(e, r, "attach the finished tree: %s", strerror(-r));
+    fd_close(b->root);
+    b->root = open("n", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return b->root < 0 ? err_sys(e, "open the finished tree") : 0;
+}
+
 static int cross_over(struct build *b, struct err *e)
 {
+    int r = strcmp(b->place, "n") != 0 ? move_to_empty(b, e) : 0;
+    if (r < 0)
+        return r;
     if (fchdir(b->root) < 0)
         return err_sys(e, "enter the new root");
-    int r = sys_pivot_root_here();
+    r = sys_pivot_root_here();
     if (r < 0)
         return err_set(e, r, "pivot_root: %s", strerror(-r));
     if (setns(b->plan->p.pod->user_ns, CLONE_NEWUSER) < 0)

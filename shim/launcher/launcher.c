@@ -217,6 +217,22 @@ static int send_result(struct lead *l, int listener, struct err *e)
 
 /* ---- order -------------------------------------------------------------------------------------- */
 
+/* An init that failed makes the builder fail too (no fork into its pid namespace): its own reason counts. */
+static int blame_init(struct lead *l, int r, struct err *e)
+{
+    struct msg m;
+    int fds[MSG_FDS_MAX];
+    struct err why = {0};
+
+    int said = l->init > 0 ? msg_recv(l->init_sock, 0, &m, fds, &why) : 0;
+    if (said == 0 && l->init > 0)
+        fd_close_all(fds, MSG_FDS_MAX);
+    if (said == 0 || said == -ETIMEDOUT || said == -EPIPE)
+        return r;
+    *e = why;
+    return said;
+}
+
 static int build_tree(struct lead *l, struct err *e)
 {
     struct plan *plan = l->plan;
@@ -236,7 +252,7 @@ static int build_tree(struct lead *l, struct err *e)
     if (r == 0)
         r = await_tree(l, e);
     trace_step(plan->trace, 'L', "tree stands");
-    return r;
+    return r < 0 ? blame_init(l, r, e) : 0;
 }
 
 static int launch(struct lead *l, struct err *e)

@@ -13,40 +13,97 @@
 
 #define PLACE_BESIDE_HOST "/run/glovebox"
 
-/* The tmpfs over `path`, as the working directory. */
-static int furnish(const char *path, struct err *e)
+#define MOUNTINFO_MAX (4u << 20)
+
+static int make_tmpfs(struct err *e)
 {
     static const char *const dirs[] = {"n", "v", "o"};
     const struct mount_option options[] = {{"source", "glovebox"}, {"mode", "0700"}, {"size", "64k"}};
-
-    if (unshare(CLONE_NEWNS) < 0)
-        return err_sys(e, "new mount namespace");
-    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-        return err_sys(e, "make mounts private");
     scoped_fd int fs = mount_new("tmpfs", options, ARRAY_LEN(options), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, e);
+
     if (fs < 0)
         return fs;
+    for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
+        if (mkdirat(fs, dirs[i], 0700) < 0)
+            return err_sys(e, "mkdir %s", dirs[i]);
+    return take_fd(fs);
+}
+
+static int attach_at(int fs, const char *path, struct err *e)
+{
     scoped_fd int at = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     int r = at < 0 ? -errno : mount_attach(fs, at);
+
+    return r < 0 ? err_set(e, r, "attach a workshop to %s: %s", path, strerror(-r)) : 0;
+}
+
+static int private_copy(struct err *e)
+{
+    if (unshare(CLONE_NEWNS) < 0)
+        return err_sys(e, "new mount namespace");
+    return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ? err_sys(e, "make mounts private") : 0;
+}
+
+/* Entering one's own mount namespace sets root and working directory to the topmost mount on its root. */
+static int go_to_top(int mnt_ns, struct err *e)
+{
+    return setns(mnt_ns, CLONE_NEWNS) < 0 ? err_sys(e, "enter the new mount namespace") : 0;
+}
+
+/* Everything below "/", the last mounted first. */
+static int unmount_all(int self, struct err *e)
+{
+    scoped_free char *text = NULL;
+    int r = file_read(self, "mountinfo", MOUNTINFO_MAX, &text, NULL, e);
+
     if (r < 0)
-        return err_set(e, r, "attach a workshop to %s: %s", path, strerror(-r));
-    if (fchdir(fs) < 0)
-        return err_sys(e, "enter the workshop");
-    for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
-        if (mkdir(dirs[i], 0700) < 0)
-            return err_sys(e, "mkdir %s", dirs[i]);
+        return r;
+    for (char *line; (line = strrchr(text, '\n'));) {
+        *line = '\0';
+        char *point = strrchr(text, '\n');
+        point = point ? point + 1 : text;
+        for (int i = 0; point && i < 4; i++) {
+            point = strchr(point, ' ');
+            point = point ? point + 1 : NULL;
+        }
+        if (!point)
+            continue;
+        point[strcspn(point, " ")] = '\0';
+        if (strcmp(point, "/") != 0)
+            (void)umount2(point, MNT_DETACH);
+    }
     return 0;
 }
 
+/*
+ * Not by pivot_root: below a host's root lies the rootfs of its start, and whatever an initramfs left
+ * mounted there would stay in every copy of the namespace.  Nobody could reach it, but a procfs among it
+ * counts as visible, and then root of a pod may mount one without our covers (mount_too_revealing()).
+ * So: detach the host's root, go down to rootfs, unmount what is there, and lie on top of it.
+ */
 int workshop_make_empty(struct err *e)
 {
-    int r = furnish("/proc", e); /* any directory that surely exists */
+    scoped_fd int self = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (self < 0)
+        return err_sys(e, "open /proc/self");
+    int r = private_copy(e);
     if (r < 0)
         return r;
-    r = sys_pivot_root_here();
-    if (r == -EINVAL)
-        return err_set(e, r, "pivot_root: the host's root is an initramfs, which cannot be left");
-    return r < 0 ? err_set(e, r, "pivot_root: %s", strerror(-r)) : 0;
+    scoped_fd int fs = make_tmpfs(e);
+    if (fs < 0)
+        return fs;
+    scoped_fd int mnt_ns = openat(self, "ns/mnt", O_RDONLY | O_CLOEXEC);
+    if (mnt_ns < 0)
+        return err_sys(e, "open /proc/self/ns/mnt");
+    /* EINVAL: the root is the rootfs itself, on a host that runs from its initramfs. */
+    if (umount2("/", MNT_DETACH) < 0 && errno != EINVAL)
+        return err_sys(e, "leave the host's root");
+    r = go_to_top(mnt_ns, e);
+    if (r == 0)
+        r = unmount_all(self, e);
+    if (r == 0)
+        r = attach_at(fs, "/", e);
+    return r < 0 ? r : go_to_top(mnt_ns, e);
 }
 
 int workshop_enter(int empty_mnt_ns, struct err *e)
@@ -60,5 +117,12 @@ int workshop_enter_beside_host(struct err *e)
 {
     if (mkdir(PLACE_BESIDE_HOST, 0711) < 0 && errno != EEXIST)
         return err_sys(e, "mkdir %s", PLACE_BESIDE_HOST);
-    return furnish(PLACE_BESIDE_HOST, e);
+    int r = private_copy(e);
+    if (r < 0)
+        return r;
+    scoped_fd int fs = make_tmpfs(e);
+    r = fs < 0 ? fs : attach_at(fs, PLACE_BESIDE_HOST, e);
+    if (r < 0)
+        return r;
+    return fchdir(fs) < 0 ? err_sys(e, "enter the workshop") : 0;
 }

@@ -252,6 +252,13 @@ def it_mounts_a_read_only_tmpfs_after_what_lies_below_it():
 
 
 def it_refuses_what_a_sandbox_does_not_have():
+    share = Bundle()
+    with share:
+        vol = share.volume("vol")
+        refusals(vol)
+
+
+def refusals(vol):
     for change, pattern in [
             (lambda s: s["mounts"].append({"destination": "/x", "type": "nfs", "source": "a:/b"}), r'mounts\[7\] \(/x\): .*type "nfs"'),
             (lambda s: s["mounts"].append({"destination": "/x", "type": "bind", "source": "/dev/null", "options": ["bind"]}), "/dev/null is a device"),
@@ -260,11 +267,11 @@ def it_refuses_what_a_sandbox_does_not_have():
             (lambda s: s["mounts"].append({"destination": "/x", "type": "bind", "source": "/dev", "options": ["bind"]}),
              r"volume /dev \(devtmpfs\) has no idmapped mounts"),
             (lambda s: s["mounts"].append({"destination": "/dev", "type": "bind", "source": "/dev", "options": ["rbind"]}), "/dev of a sandbox cannot be"),
-            (lambda s: s["mounts"].append({"destination": "/x", "type": "bind", "source": "/var/tmp", "options": ["rbind", "rshared"]}),
+            (lambda s: s["mounts"].append({"destination": "/x", "type": "bind", "source": vol, "options": ["rbind", "rshared"]}),
              "Bidirectional mount propagation is impossible"),
             (lambda s: s["mounts"].append({"destination": "/x", "type": "bind", "source": "/no/such", "options": ["rbind"]}),
              "volume /no/such: No such file or directory"),
-            (lambda s: s["mounts"].append({"destination": "/bin/sh/x", "type": "bind", "source": "/var/tmp", "options": ["rbind"]}), "Not a directory"),
+            (lambda s: s["mounts"].append({"destination": "/bin/sh/x", "type": "bind", "source": vol, "options": ["rbind"]}), "Not a directory"),
             (lambda s: s["linux"].update(seccomp={"defaultAction": "SCMP_ACT_ALLOW", "listenerPath": "/x"}), "listenerPath conflicts"),
             (lambda s: s["linux"].update(devices=[{"path": "/dev/kmsg", "type": "c", "major": 1, "minor": 11}]), "linux.devices: /dev/kmsg"),
             (lambda s: s["process"]["user"].update(uid=70000), r"id 70000 is outside the pod's range 0-65535"),
@@ -404,6 +411,15 @@ def it_locks_read_only_volumes_masks_and_proc_against_root_with_all_capabilities
         good(out)
         unlike(out.out, "BAD")
         like(out.out, "the user namespace is ours")  # the probe had its capabilities
+
+
+def it_shows_no_second_proc_to_root_with_all_capabilities():
+    for hooks in ({}, {"createContainer": [{"path": "/bin/true"}]}):
+        with Bundle() as b:
+            all_caps(b.spec)
+            b.spec["hooks"] = hooks
+            out = good(b.sh("mkdir -p /p; mount -t proc proc /p 2>/dev/null && echo BAD; true", options=OPEN))
+            unlike(out, "BAD")
 
 
 def it_opens_no_device_node_of_an_image_or_volume():
