@@ -9,3 +9,4 @@ test-engine: $(ENGINE_PROBE)
 .PHONY: engine-probe test-engine
 WRAP.test_core_queue := clock_mono_ns
 WRAP.test_core_store := clock_mono_ns
+WRAP.test_core_engine := kube_call kube_cancel watch_new watch_free

@@ -334,6 +334,7 @@ static void fill_url(struct kube_call *c, const struct kube_request *req)
     if (req->verb == KUBE_APPLY)
         kube_url_query(&url, "force", "true");
     c->url = strbuf_detach(&url);
+    strbuf_done(&url);
 }
 
 struct kube_call *kube_call(struct kube *k, const struct kube_request *req, kube_done_fn fn, void *data)
