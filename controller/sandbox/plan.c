@@ -28,14 +28,15 @@ void plan_drop_steps(struct plan *p)
     for (size_t i = 0; i < p->n; i++)
         step_clear(&p->steps[i]);
     p->n = 0;
+    for (size_t i = 0; i < p->n_notes; i++)
+        free(p->notes[i].text);
+    p->n_notes = 0;
 }
 
 void plan_done(struct plan *p)
 {
     plan_drop_steps(p);
     free(p->steps);
-    for (size_t i = 0; i < p->n_notes; i++)
-        free(p->notes[i].text);
     plan_init(p);
 }
 
