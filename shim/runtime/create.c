@@ -110,7 +110,7 @@ void container_drop(struct container *c)
     (void)map_remove(rt->containers, c->id);
     source_free(take(c->oom_watch)); /* before the descriptor it watches goes with the cgroup */
     if (cg)
-        trash_add(rt, cg, c->id);
+        trash_add(rt, cg, rt->ending ? NULL : c->id);
     container_free(c);
     pod_unneeded(rt);
 }

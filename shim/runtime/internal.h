@@ -117,6 +117,7 @@ struct runtime {
     struct source *broken_source;
     enum quiet quiet;
     struct source *quiet_timer;
+    bool ending;
     struct answer pod_answer; /* Pause of the whole pod */
     struct answer pod_resume; /* Resume of the whole pod */
     bool pod_resuming;        /* its containers are being woken: not the time to answer */

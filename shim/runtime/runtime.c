@@ -57,6 +57,7 @@ void runtime_free(struct runtime *rt)
 {
     if (!rt)
         return;
+    rt->ending = true; /* the state of what was not deleted stays: `delete` is still to come for it */
     runtime_kill_all(rt);
     size_t at = 0;
     void *c;
@@ -237,6 +238,17 @@ bool runtime_is_empty(const struct runtime *rt)
 bool runtime_is_clean(const struct runtime *rt)
 {
     return runtime_is_empty(rt) && list_is_empty(&rt->trash);
+}
+
+bool runtime_all_ended(const struct runtime *rt)
+{
+    size_t at = 0;
+    void *value;
+
+    while (map_next(rt->containers, &at, NULL, &value))
+        if (!((struct container *)value)->init.exit_told)
+            return false;
+    return true;
 }
 
 const char *runtime_pod_id(const struct runtime *rt)

@@ -111,6 +111,7 @@ int runtime_pids(struct runtime *rt, const char *id, struct rt_pid **ret, size_t
 pid_t runtime_init_pid(struct runtime *rt, const char *id); /* 0: unknown id */
 bool runtime_is_empty(const struct runtime *rt);            /* no container is left */
 bool runtime_is_clean(const struct runtime *rt);            /* nothing waits to be removed either */
+bool runtime_all_ended(const struct runtime *rt);           /* the exits of all containers are told */
 void runtime_kill_all(struct runtime *rt);                  /* the shim is told to end */
 
 /* The whole pod, for the node agent.  Containers that do not run are left as they are. */

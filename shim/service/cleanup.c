@@ -62,18 +62,6 @@ static void kill_process(const struct state_process *p, int64_t deadline_ms)
     (void)poll(&wait, 1, (int)MAX(deadline_ms - clock_mono_ms(), 0));
 }
 
-/*
- * A killed process closes its sockets, which brought containerd here, before it is gone; and its parent
- * may leave the zombie for long.  A pidfd is readable as soon as the process has ended.
- */
-static bool shim_lives(const struct state *s)
-{
-    scoped_fd int fd = state_process_open(&s->shim);
-    struct pollfd wait = {.fd = fd, .events = POLLIN};
-
-    return fd >= 0 && poll(&wait, 1, DYING_MS) == 0;
-}
-
 /* Kills what is in it, waits for the end, removes it. */
 static void end_cgroup(struct cgroup *cg, int64_t deadline_ms, struct err *e)
 {
@@ -180,6 +168,21 @@ static bool socket_answers(const char *path)
     return fd >= 0 && (connect(fd, (struct sockaddr *)&addr, sizeof addr) == 0 || errno == EAGAIN);
 }
 
+/*
+ * A killed process closes its sockets, which brought containerd here, before it is gone; and its parent
+ * may leave the zombie for long.  A pidfd is readable as soon as the process has ended.  A state file
+ * that was cut does not name the shim: then its socket tells.
+ */
+static bool shim_lives(const struct state *s)
+{
+    if (s->shim.pid <= 0)
+        return s->socket && socket_answers(s->socket);
+    scoped_fd int fd = state_process_open(&s->shim);
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+
+    return fd >= 0 && poll(&wait, 1, DYING_MS) == 0;
+}
+
 static void remove_socket(const char *path)
 {
     struct stat st;
@@ -188,15 +191,16 @@ static void remove_socket(const char *path)
         (void)unlink(path);
 }
 
-/* The socket's address is in the bundle too, for a shim that died before it noted anything. */
-static void remove_socket_of_bundle(const char *bundle)
+/* The socket's address is in the bundle too. */
+static char *socket_of_bundle(const char *bundle)
 {
     scoped_free char *path = xasprintf("%s/address", bundle);
     scoped_free char *text = NULL;
     size_t len;
 
-    if (file_read(AT_FDCWD, path, PATH_MAX, &text, &len, NULL) == 0 && strncmp(text, "unix://", 7) == 0 && text[7] == '/')
-        remove_socket(text + 7);
+    if (file_read(AT_FDCWD, path, PATH_MAX, &text, &len, NULL) < 0 || strncmp(text, "unix:///", 8) != 0)
+        return NULL;
+    return xstrdup(text + 7);
 }
 
 static bool pod_has_others(const char *ns, const char *pod, const char *id)
@@ -237,34 +241,46 @@ static void end_pod(const struct state *s, int64_t deadline_ms, struct err *e)
         (void)unlink(s->audit);
 }
 
-/* Without a state file: what config.json asked for, which is what Create would have made. */
-static char *cgroup_path_of_bundle(const char *ns, const char *id, const char *bundle)
+/*
+ * What the state file does not say is guessed from config.json, the way Create would decide it, and
+ * without that from the names that containerd's own clients use.  Only what exists is touched.
+ */
+static void fill_from_bundle(struct state *s, const char *ns, const char *id, const char *bundle)
 {
     scoped_fd int dir = open(bundle, O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct spec *spec = NULL;
-    char *path = NULL;
 
-    if (dir >= 0 && spec_load(dir, &spec, NULL) == 0) {
-        path = spec->cgroups_path && *spec->cgroups_path ? xstrdup(spec->cgroups_path) : xasprintf("/%s/%s", ns, id);
+    if (!s->socket)
+        s->socket = socket_of_bundle(bundle);
+    if (s->cgroup && s->pod)
+        return;
+    bool loaded = dir >= 0 && spec_load(dir, &spec, NULL) == 0;
+    const char *group = loaded ? spec_group(spec) : NULL;
+    if (!s->cgroup)
+        s->cgroup = loaded && spec->cgroups_path && *spec->cgroups_path ? xstrdup(spec->cgroups_path)
+                                                                        : xasprintf("/%s/%s", ns, id);
+    if (!s->pod)
+        s->pod = xstrdup(group && state_name_is_valid(group) ? group : id);
+    if (!s->sentry_cgroup_of)
+        s->sentry_cgroup_of = xstrdup(s->cgroup);
+    if (loaded)
         spec_free(spec);
-    }
-    return path;
 }
 
-static void end_container(const char *ns, const char *id, const char *bundle, const struct state *s, int64_t deadline_ms,
+static void end_container(const char *ns, const char *id, const char *bundle, struct state *s, int64_t deadline_ms,
                           struct err *e)
 {
+    fill_from_bundle(s, ns, id, bundle);
     bool shim_dead = !shim_lives(s);
-    scoped_free char *from_bundle = s->cgroup ? NULL : cgroup_path_of_bundle(ns, id, bundle);
 
     /* First of all the sentry of a dead shim: nothing may be served to processes that are to die. */
     if (shim_dead)
         kill_process(&s->sentry, deadline_ms);
     kill_process(&s->init, deadline_ms);
-    bool last = shim_dead && s->pod && !pod_has_others(ns, s->pod, id);
+    bool last = shim_dead && !pod_has_others(ns, s->pod, id);
     if (last)
         end_sentry_cgroup(s, deadline_ms, e);
-    end_cgroup_at(s->cgroup ? s->cgroup : from_bundle, deadline_ms, e);
+    end_cgroup_at(s->cgroup, deadline_ms, e);
     unmount_below(bundle);
     unmount_rootfs(bundle);
     if (last)
@@ -313,6 +329,6 @@ int cleanup_bundle(const char *ns, const char *id, const char *bundle, struct cl
     err->code = 0;
     end_members(ns, id, s, deadline, err);
     end_container(ns, id, bundle, s, deadline, err);
-    remove_socket_of_bundle(bundle);
+    remove_socket(s->socket);
     return err->code;
 }

@@ -28,6 +28,7 @@ struct daemon {
     const struct daemon_params *params;
     char *pod_link; /* /run/glovebox/pods/<pod>.sock, once the pod has a name */
     struct source *close_timer;
+    bool killed; /* told to end by a signal: the containers are not deleted, only dead */
     int64_t close_deadline_ms;
 };
 
@@ -38,15 +39,16 @@ struct daemon {
 static void on_close_tick(void *data)
 {
     struct daemon *d = data;
-    bool idle = ttrpc_server_idle(d->server) && events_idle(d->service.events) && runtime_is_clean(d->service.rt);
+    bool over = d->killed ? runtime_all_ended(d->service.rt) : runtime_is_clean(d->service.rt);
+    bool idle = ttrpc_server_idle(d->server) && events_idle(d->service.events) && over;
 
     if (!idle && clock_mono_ms() < d->close_deadline_ms) {
         source_arm(d->close_timer, CLOSE_TICK_MS);
         return;
     }
     if (!idle)
-        log_warn("the shim ends with work undone", "replies=%d events=%d cgroups=%d", !ttrpc_server_idle(d->server),
-                 !events_idle(d->service.events), !runtime_is_clean(d->service.rt));
+        log_warn("the shim ends with work undone", "replies=%d events=%d containers=%d", !ttrpc_server_idle(d->server),
+                 !events_idle(d->service.events), !over);
     loop_quit(d->loop);
 }
 
@@ -76,7 +78,28 @@ static void on_signal(void *data, int signal)
     /* Nobody would answer the containers' calls after us, so they end now and their exits are told. */
     log_warn("the shim was told to end, its containers are killed", "signal=%d", signal);
     runtime_kill_all(d->service.rt);
+    d->killed = true;
     begin_close(d);
+}
+
+static bool make_dir(const char *path)
+{
+    return mkdir(path, 0711) == 0 || errno == EEXIST;
+}
+
+/* Again when another shim, ending, has just removed the empty directory. */
+static bool name_socket(const char *socket, const char *name)
+{
+    (void)unlink(name); /* of a killed shim: the name is ours alone */
+    for (int attempt = 0; attempt < 5; attempt++) {
+        if (make_dir(STATE_DIR) && make_dir(STATE_DIR "/" PODS_DIR) &&
+            /* A second name of the socket itself: who may see only this directory can still connect. */
+            (linkat(AT_FDCWD, socket, AT_FDCWD, name, 0) == 0 || (errno == EXDEV && symlink(socket, name) == 0)))
+            return true;
+        if (errno != ENOENT)
+            return false;
+    }
+    return false;
 }
 
 /* So that the node agent finds the socket by the pod's name, which the hash in its path hides. */
@@ -87,16 +110,9 @@ static void on_created(void *data)
 
     if (d->pod_link || !pod || !d->params->socket_path)
         return;
-    char *link = paths_pod_link(STATE_DIR, pod);
-    if (mkdir(STATE_DIR, 0700) < 0 && errno != EEXIST)
-        log_warn("cannot make the state directory", "error=%s", strerror(errno));
-    if (mkdir(STATE_DIR "/" PODS_DIR, 0700) < 0 && errno != EEXIST)
-        log_warn("cannot make the directory of pod sockets", "error=%s", strerror(errno));
-    (void)unlink(link); /* of a killed shim: the name is ours alone */
-    /* A second name of the socket itself: who may see only this directory can still connect. */
-    if (linkat(AT_FDCWD, d->params->socket_path, AT_FDCWD, link, 0) < 0 && symlink(d->params->socket_path, link) < 0)
-        log_warn("the pod's socket has no name", "path=%s error=%s", link, strerror(errno));
-    d->pod_link = link;
+    d->pod_link = paths_pod_link(STATE_DIR, pod);
+    if (!name_socket(d->params->socket_path, d->pod_link))
+        log_warn("the pod's socket has no name", "path=%s error=%s", d->pod_link, strerror(errno));
 }
 
 static int watch_signals(struct daemon *d, struct err *e)
