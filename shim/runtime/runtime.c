@@ -235,6 +235,19 @@ bool runtime_is_empty(const struct runtime *rt)
     return map_count(rt->containers) == 0;
 }
 
+bool runtime_is_leaving(const struct runtime *rt)
+{
+    size_t at = 0;
+    void *value;
+
+    while (map_next(rt->containers, &at, NULL, &value)) {
+        const struct process *init = &((const struct container *)value)->init;
+        if (init->state != PS_DELETING && !init->deleting)
+            return false;
+    }
+    return true;
+}
+
 bool runtime_is_clean(const struct runtime *rt)
 {
     return runtime_is_empty(rt) && list_is_empty(&rt->trash);

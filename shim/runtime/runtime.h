@@ -110,6 +110,7 @@ struct rt_pid {
 int runtime_pids(struct runtime *rt, const char *id, struct rt_pid **ret, size_t *ret_n, struct err *e);
 pid_t runtime_init_pid(struct runtime *rt, const char *id); /* 0: unknown id */
 bool runtime_is_empty(const struct runtime *rt);            /* no container is left */
+bool runtime_is_leaving(const struct runtime *rt);          /* those that are left are being deleted */
 bool runtime_is_clean(const struct runtime *rt);            /* nothing waits to be removed either */
 bool runtime_all_ended(const struct runtime *rt);           /* the exits of all containers are told */
 void runtime_kill_all(struct runtime *rt);                  /* the shim is told to end */

@@ -19,6 +19,7 @@ struct service {
     struct events *events;
     const char *ns;
     bool closing;                     /* no new containers */
+    bool shutdown_due;                /* Shutdown came while the last containers were being deleted */
     void (*shutdown)(void *data);     /* the last container is gone and Shutdown was called */
     void (*created)(void *data);      /* a container was created: the pod has a name now */
     void *data;

@@ -54,12 +54,17 @@ static void on_started(void *data, int r, const struct rt_reply *reply, const st
     service_reply(data, &m.base);
 }
 
-static void on_deleted(void *data, int r, const struct rt_reply *reply, const struct err *e)
+struct delete_call {
+    struct service *s;
+    struct ttrpc_call *call;
+};
+
+static void reply_deleted(struct ttrpc_call *call, int r, const struct rt_reply *reply, const struct err *e)
 {
     Containerd__Task__V2__DeleteResponse m;
 
     if (r < 0) {
-        service_error(data, r, e);
+        service_error(call, r, e);
         return;
     }
     Google__Protobuf__Timestamp at = service_time(&reply->at);
@@ -67,7 +72,18 @@ static void on_deleted(void *data, int r, const struct rt_reply *reply, const st
     m.pid = reply->pid;
     m.exit_status = reply->status;
     m.exited_at = reply->at.tv_sec ? &at : NULL;
-    service_reply(data, &m.base);
+    service_reply(call, &m.base);
+}
+
+static void on_deleted(void *data, int r, const struct rt_reply *reply, const struct err *e)
+{
+    struct delete_call *d = data;
+    struct service *s = d->s;
+
+    reply_deleted(d->call, r, reply, e);
+    free(d);
+    if (s->shutdown_due && runtime_is_empty(s->rt))
+        s->shutdown(s->data);
 }
 
 /* --- Create --- */
@@ -156,7 +172,10 @@ METHOD(Start, containerd__task__v2__start_request, Containerd__Task__V2__StartRe
 
 METHOD(Delete, containerd__task__v2__delete_request, Containerd__Task__V2__DeleteRequest)
 {
-    runtime_delete(s->rt, req->id, req->exec_id, on_deleted, call);
+    struct delete_call *d = xcalloc(1, sizeof *d);
+
+    *d = (struct delete_call){.s = s, .call = call};
+    runtime_delete(s->rt, req->id, req->exec_id, on_deleted, d);
 }
 
 METHOD(Pause, containerd__task__v2__pause_request, Containerd__Task__V2__PauseRequest)
@@ -396,6 +415,9 @@ METHOD(Shutdown, containerd__task__v2__shutdown_request, Containerd__Task__V2__S
     service_reply(call, NULL);
     if (runtime_is_empty(s->rt))
         s->shutdown(s->data);
+    else if (runtime_is_leaving(s->rt))
+        /* The Delete's caller was killed; the next containerd only says this, once, and forgets us. */
+        s->shutdown_due = true;
 }
 
 METHOD(Checkpoint, containerd__task__v2__checkpoint_task_request, Containerd__Task__V2__CheckpointTaskRequest)
