@@ -1,6 +1,5 @@
 #include "controller/core/recorder.h"
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +30,8 @@ struct said {
     char *ns, *name; /* of the Event object */
     uint64_t count;
     int64_t at_ms;
-    bool in_flight, behind; /* behind: the count grew meanwhile */
+    struct kube_call *call; /* in flight */
+    bool behind;            /* the count grew meanwhile */
     struct recorder *recorder;
 };
 struct budget {
@@ -70,6 +70,8 @@ int recorder_new(struct loop *loop, struct kube *k, const char *component, const
 
 static void said_free(struct said *s)
 {
+    if (s->call)
+        kube_cancel(s->call);
     list_remove(&s->node);
     free(s->key);
     free(s->ns);
@@ -152,10 +154,8 @@ static void on_sent(void *data, const struct kube_result *result)
     struct said *s = data;
     struct recorder *r = s->recorder;
 
-    if (result->code == -ECANCELED)
-        return; /* the client goes away; recorder_free follows */
     r->pending--;
-    s->in_flight = false;
+    s->call = NULL;
     if (result->code < 0) {
         r->stats.failed++;
         forget(r, s); /* the next one makes a new Event */
@@ -175,10 +175,9 @@ static void send(struct said *s, enum kube_verb verb, json_t *body)
                                .body = body,
                                .low_priority = true};
 
-    s->in_flight = true;
     s->behind = false;
     s->recorder->pending++;
-    kube_call(s->recorder->kube, &req, on_sent, s);
+    s->call = kube_call(s->recorder->kube, &req, on_sent, s);
     json_decref(body);
 }
 
@@ -197,7 +196,7 @@ static void say_again(struct recorder *r, struct said *s, int64_t now)
     list_remove(&s->node);
     list_append(&r->recent, &s->node);
     r->stats.merged++;
-    if (s->in_flight)
+    if (s->call)
         s->behind = true;
     else
         send_count(s);
@@ -241,7 +240,7 @@ static void forget_old(struct recorder *r, int64_t now)
         struct said *s = LIST_ENTRY(n, struct said, node);
         if (now - s->at_ms < SAME_WINDOW_MS && map_count(r->said) <= REMEMBER_MAX)
             break;
-        if (!s->in_flight)
+        if (!s->call)
             forget(r, s);
     }
 }

@@ -407,7 +407,7 @@ def main():
             failed += 1
             print(f"FAIL {title}: {type(e).__name__}: {e}", flush=True)
             for p in every:
-                print(f"  log of {p.p.args[2:]}, status {p.p.poll()}:", *p.lines()[-12:], sep="\n    ", flush=True)
+                print(f"  log of {p.p.args[2:]}, status {p.p.poll()}:", *p.lines()[-int(os.environ.get("ENGINE_LINES", "12")):], sep="\n    ", flush=True)
         for p in every:
             if p.p.poll() is None:
                 p.kill()
