@@ -49,7 +49,7 @@ static void drain(int eventfd)
     (void)!read(eventfd, &n, sizeof n);
 }
 
-void core_tell(struct core *c, const struct message *m)
+void core_ask(struct core *c, const struct message *m)
 {
     struct iovec part = {(void *)(uintptr_t)m, sizeof *m};
     struct msghdr h = {.msg_iov = &part, .msg_iovlen = 1};
@@ -172,8 +172,9 @@ int call_park(struct call *call)
         r = c->n_threads < THREADS_MAX ? core_start_worker(c) : -ENOBUFS;
     if (r == 0 && !call->parked) {
         call->parked = true;
-        call->since_ms = clock_mono_ms();
+        call->looked_ms = clock_mono_ms();
         list_append(&c->parked, &call->node);
+        c->n_parked++;
         c->led = false;
         pthread_cond_signal(&c->turn);
     }
@@ -189,6 +190,7 @@ static void unpark(struct call *call)
     struct core *c = call->core;
     pthread_mutex_lock(&c->lock);
     list_remove(&call->node);
+    c->n_parked--;
     bool waited_for = c->stopped && list_is_empty(&c->parked);
     pthread_mutex_unlock(&c->lock);
     if (waited_for)
@@ -376,21 +378,29 @@ void core_task_answer(struct core *c, uint64_t cookie, int tgid, bool pending)
     pthread_mutex_unlock(&c->lock);
 }
 
+/*
+ * Called for every message too, so each call keeps its own time.  Many parked calls are looked at less
+ * often: the shim reads a file of procfs for each look.
+ */
 int core_tick(struct core *c)
 {
     int64_t now = clock_mono_ms();
 
     pthread_mutex_lock(&c->lock);
     bool any = !list_is_empty(&c->parked);
+    int64_t interval = PARK_LOOK_MS * (1 + (int64_t)c->n_parked / 16);
     LIST_FOREACH(node, &c->parked) {
         struct call *call = LIST_ENTRY(node, struct call, node);
+        if (now - call->looked_ms < interval)
+            continue;
+        call->looked_ms = now;
         if (call->interrupt != INTERRUPT_NONE || !call_valid(call)) {
             interrupt(call, INTERRUPT_DEAD);
-        } else if (now - call->since_ms >= PARK_LOOK_MS) {
-            call->query = ++c->last_cookie; /* an unanswered question is asked anew */
-            core_tell(c, &(struct message){
-                             .type = MESSAGE_TASK_QUERY, .value = (int32_t)call->u.n.pid, .cookie = call->query});
+            continue;
         }
+        call->query = ++c->last_cookie;
+        core_ask(c, &(struct message){
+                        .type = MESSAGE_TASK_QUERY, .value = (int32_t)call->u.n.pid, .cookie = call->query});
     }
     pthread_mutex_unlock(&c->lock);
     return any ? PARK_LOOK_MS : -1;

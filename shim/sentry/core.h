@@ -39,6 +39,7 @@ struct core {
     bool led, stopped, quiet; /* somebody leads; no receiving, please; nobody receives */
     unsigned n_threads, n_idle;
     struct list parked;
+    unsigned n_parked;
     struct list questions; /* task.c: threads that wait for an answer of the shim */
     pthread_cond_t answered;
     uint64_t last_cookie;
@@ -69,6 +70,8 @@ struct worker {
 
 enum interrupt { INTERRUPT_NONE, INTERRUPT_SIGNAL, INTERRUPT_RELEASE, INTERRUPT_DEAD };
 
+struct message;
+
 struct call {
     struct core *core;
     struct worker *worker;
@@ -81,7 +84,7 @@ struct call {
     /* while parked */
     bool parked;
     struct list node;    /* core.parked */
-    int64_t since_ms;
+    int64_t looked_ms;   /* when its caller's signals were last asked for; at first, when it was parked */
     uint64_t query;      /* cookie of the question to the shim, 0 = none open */
     _Atomic int interrupt; /* enum interrupt */
 };
@@ -107,6 +110,5 @@ void core_task_answer(struct core *c, uint64_t cookie, int tgid, bool pending);
 void core_release_parked(struct core *c);
 bool core_is_quiet(struct core *c); /* nothing short is in flight and nothing is received */
 bool core_is_empty(struct core *c); /* and nothing is parked */
-/* One message to the shim, never blocking: lost when the shim does not read (it asks again or kills us). */
-struct message;
-void core_tell(struct core *c, const struct message *m);
+/* A question to the shim, which may get lost when the shim is busy: it is asked again. */
+void core_ask(struct core *c, const struct message *m);

@@ -164,6 +164,7 @@ static int fork_sentry(struct sentry *s, const struct sentry_params *p, const st
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(e, "sentry: socketpair");
     s->control = pair[0];
+    (void)fd_set_nonblock(s->control, true); /* whatever has become of the sentry, the shim does not wait for it */
     scoped_fd int theirs = pair[1];
     boot.control = theirs;
     s->pid = fork();

@@ -85,11 +85,15 @@ static void on_signal(int signal)
 
 static int set_signals(struct err *e)
 {
+    static const int ignored[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGTSTP};
     struct sigaction ours = {.sa_handler = on_signal}, plain = {.sa_handler = SIG_DFL};
     sigset_t none;
 
     for (int i = 1; i < NSIG; i++)
         (void)sigaction(i, &plain, NULL); /* KILL, STOP and libc's own fail, and should */
+    /* Signals to the shim's process group are the shim's: it ends us, or its death does. */
+    for (size_t i = 0; i < ARRAY_LEN(ignored); i++)
+        (void)signal(ignored[i], SIG_IGN);
     if (sigaction(SIGUSR1, &ours, NULL) < 0) /* no SA_RESTART */
         return err_sys(e, "signals");
     sigemptyset(&none);
@@ -147,9 +151,11 @@ static int close_others(int *control, int *audit, struct err *e)
 
 /* ---- talking to the shim ---- */
 
+/* Waits until the shim takes it: an answer must not get lost, and the shim never waits for us in turn. */
 static void reply(struct core *c, uint64_t cookie, int value)
 {
-    core_tell(c, &(struct message){.type = MESSAGE_DONE, .cookie = cookie, .value = value});
+    const struct message m = {.type = MESSAGE_DONE, .cookie = cookie, .value = value};
+    (void)fd_send_msg(c->control, &m, sizeof m, NULL, 0);
 }
 
 struct waiting { /* requests that are answered when calls in flight are done */

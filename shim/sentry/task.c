@@ -31,7 +31,7 @@ pid_t task_process(struct core *core, pid_t tid)
     pthread_mutex_lock(&core->lock);
     q.cookie = ++core->last_cookie;
     list_append(&core->questions, &q.node);
-    core_tell(core, &(struct message){.type = MESSAGE_TASK_QUERY, .value = tid, .cookie = q.cookie});
+    core_ask(core, &(struct message){.type = MESSAGE_TASK_QUERY, .value = tid, .cookie = q.cookie});
     while (q.tgid == 0 && pthread_cond_timedwait(&core->answered, &core->lock, &until) == 0)
         ;
     list_remove(&q.node);

@@ -65,6 +65,7 @@ struct run {
     char freezer[128];
     struct source *timer;
     int64_t t0;
+    double quiet_at;
 };
 
 static void write_file(const char *path, const char *text)
@@ -271,11 +272,12 @@ static void released(void *data)
 {
     struct run *r = data;
     int n = 0;
+    double at = ms(r);
     while (!freezer_is_frozen(r) && n < 1000) {
         usleep(1000);
         n++;
     }
-    fprintf(stderr, "driver: %s after %.1f ms\n", n < 1000 ? "frozen" : "NOT FROZEN", ms(r));
+    fprintf(stderr, "driver: quiet %.1f released %.1f %s %.1f ms\n", r->quiet_at, at, n < 1000 ? "frozen" : "NOT FROZEN", ms(r));
     loop_add_timer(r->loop, r->o.pause_for, resume, r, NULL);
 }
 
@@ -283,6 +285,7 @@ static void quiet(void *data)
 {
     struct run *r = data;
     struct err e = {0};
+    r->quiet_at = ms(r);
     freezer_set(r, true);
     if (sentry_release_parked(r->sentry, released, r, &e) < 0)
         fprintf(stderr, "release: %s\n", err_text(&e));
