@@ -47,9 +47,8 @@ static int give_options(int fs, const struct root_source *s, struct err *e)
  * Linux >= 6.13 takes layers as descriptors, >= 6.15 ones that are attached nowhere.  1: this kernel
  * does not (EINVAL: no such option; EOPNOTSUPP: no descriptors), use the old way.
  */
-static int overlay_by_fd(struct build *b, int *ret, struct err *e)
+static int overlay_by_fd(const struct root_source *s, int *ret, struct err *e)
 {
-    const struct root_source *s = &b->plan->root;
     scoped_fd int fs = fsopen("overlay", FSOPEN_CLOEXEC);
     if (fs < 0)
         return err_sys(e, "file system overlay");
@@ -113,9 +112,8 @@ static int attach_trees(const struct root_source *s, struct err *e)
 }
 
 /* Before 6.15: attach the layers, mount(2) with paths, take the result out again, let go of the layers. */
-static int overlay_by_path(struct build *b, int *ret, struct err *e)
+static int overlay_by_path(struct build *b, const struct root_source *s, int *ret, struct err *e)
 {
-    const struct root_source *s = &b->plan->root;
     scoped_strbuf struct strbuf o;
 
     strbuf_init(&o, (size_t)sysconf(_SC_PAGESIZE) - 1);
@@ -149,6 +147,13 @@ static int overlay_by_path(struct build *b, int *ret, struct err *e)
     return 0;
 }
 
+static int mount_overlay(struct build *b, const struct root_source *s, int *ret, struct err *e)
+{
+    int r = overlay_by_fd(s, ret, e);
+
+    return r > 0 ? overlay_by_path(b, s, ret, e) : r;
+}
+
 int build_root(struct build *b, struct err *e)
 {
     struct root_source *s = &b->plan->root;
@@ -158,11 +163,8 @@ int build_root(struct build *b, struct err *e)
     int r = 0;
     if (s->mount >= 0)
         fd = s->mount;
-    else {
-        r = overlay_by_fd(b, &fd, e);
-        if (r > 0)
-            r = overlay_by_path(b, &fd, e);
-    }
+    else
+        r = mount_overlay(b, s, &fd, e);
     if (r < 0)
         return err_wrap(e, r, "rootfs");
     /* With a file id that has no place on disk the mount succeeds, read-only, and says so only in the kernel's log. */
@@ -206,9 +208,36 @@ int build_attach_plain(struct build *b, int mount, const char *destination, stru
     return r < 0 ? err_set(e, r, "mount on %s: %s", destination, strerror(-r)) : 0;
 }
 
+/* An image as a volume: attached aside to take the wanted part out, since detached trees cannot be cloned before 6.15. */
+static int bind_overlay(struct build *b, const struct spec_mount *m, const struct entry *entry, struct err *e)
+{
+    const struct volume *v = &entry->volume;
+    const struct mount_change change = {.set = entry->opt.set | entry->opt.rec_set | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY,
+                                        .propagation = MS_PRIVATE, .user_ns = -1};
+    scoped_fd int whole = -1;
+
+    int r = mount_overlay(b, v->overlay, &whole, e);
+    if (r < 0)
+        return r;
+    scoped_fd int aside = openat(b->shop, "o", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    r = aside < 0 ? -errno : mount_attach(whole, aside);
+    if (r < 0)
+        return err_set(e, r, "attach an overlay aside: %s", strerror(-r));
+    scoped_fd int part = sys_openat2(whole, v->below, O_PATH, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+    scoped_fd int clone = part < 0 ? part : mount_clone(part, "", false);
+    r = clone < 0 ? clone : mount_change(clone, &change);
+    if (r < 0)
+        return err_set(e, r, "clone %s of an overlay: %s", v->below, strerror(-r));
+    if (umount2("o", MNT_DETACH) < 0)
+        return err_sys(e, "let go of an overlay");
+    return build_attach(b, clone, m->destination, !v->is_dir, e);
+}
+
 int build_bind(struct build *b, const struct spec_mount *m, const struct entry *entry, struct err *e)
 {
     const struct volume *v = &entry->volume;
+    if (v->overlay)
+        return bind_overlay(b, m, entry, e);
     int r = build_attach(b, v->fd, m->destination, !v->is_dir, e);
 
     for (size_t i = 0; r == 0 && i < v->n_sub; i++) {

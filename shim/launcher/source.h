@@ -31,15 +31,20 @@ struct root_source {
 };
 int root_source_open(const struct launch_params *p, struct root_source *ret, struct err *e);
 
+/* The overlay that options (lowerdir, upperdir, workdir, others) describe. */
+int overlay_source_open(const struct launch_params *p, const struct mountopt *o, struct root_source *ret, struct err *e);
+
 struct submount {
     char *path; /* relative to the volume */
     int fd;
 };
 struct volume {
-    int fd; /* detached, idmapped mount; -1 = this entry is no bind mount */
+    int fd; /* detached, idmapped mount; -1 = none, or see overlay */
     bool is_dir;
     struct submount *sub; /* only where one recursive clone could not be idmapped */
     size_t n_sub;
+    struct root_source *overlay; /* fd == -1: built again from its layers, read-only (image volumes) */
+    char *below;                 /* of it, "." = all */
 };
 /* field: "mounts[2] (/data)". opt: of the entry. */
 int volume_open(const struct launch_params *p, const struct spec_mount *m, const struct mountopt *opt, const char *field,

@@ -153,7 +153,7 @@ static int clone_group(const struct pod *pod, struct root_source *s, struct over
     return 0;
 }
 
-static int open_overlay(const struct launch_params *p, const struct mountopt *o, struct root_source *s, struct err *e)
+int overlay_source_open(const struct launch_params *p, const struct mountopt *o, struct root_source *s, struct err *e)
 {
     struct overlay_dirs *d = xcalloc(1, sizeof *d);
 
@@ -246,7 +246,7 @@ int root_source_open(const struct launch_params *p, struct root_source *ret, str
         s.read_only = o.fs_ro;
         r = s.mount = idmapped_clone(p->pod, m->source, true, e);
     } else if (strcmp(m->type, "overlay") == 0)
-        r = open_overlay(p, &o, &s, e);
+        r = overlay_source_open(p, &o, &s, e);
     else
         r = open_other(p, m, &o, &s, e);
     if (r < 0)

@@ -13,12 +13,12 @@
 #include "base/alloc.h"
 #include "base/scoped.h"
 #include "shim/launcher/launch.h"
+#include "shim/launcher/mountinfo.h"
 #include "shim/launcher/pod.h"
 #include "shim/launcher/source.h"
 #include "shim/launcher/sys.h"
 #include "shim/oci/spec.h"
 
-#define MOUNTINFO_MAX (4u << 20)
 #define SCAN_MAX 512 /* directory entries looked at for an unmapped tmpfs */
 
 /*
@@ -129,41 +129,6 @@ static int idmap_one(const struct pod *pod, int fd, const struct mount_change *c
 
 /* ---- submounts one by one ----------------------------------------------------------------------- */
 
-static int hex_octal(const char *p)
-{
-    return (p[0] - '0') * 64 + (p[1] - '0') * 8 + (p[2] - '0');
-}
-
-/* mountinfo writes space, tab, newline and backslash as \ooo. In place. */
-static void unescape(char *s)
-{
-    char *out = s;
-
-    for (; *s; s++) {
-        if (s[0] == '\\' && s[1] && s[2] && s[3]) {
-            *out++ = (char)hex_octal(s + 1);
-            s += 3;
-        } else {
-            *out++ = *s;
-        }
-    }
-    *out = '\0';
-}
-
-/* Fifth field of a mountinfo line: the mount point. */
-static char *mount_point(char *line)
-{
-    for (int i = 0; i < 4; i++) {
-        line = strchr(line, ' ');
-        if (!line)
-            return NULL;
-        line++;
-    }
-    line[strcspn(line, " \n")] = '\0';
-    unescape(line);
-    return line;
-}
-
 static int add_submount(const struct pod *pod, struct volume *v, const char *top, const char *path,
                         const struct mount_change *change, const char *field, struct err *e)
 {
@@ -187,22 +152,16 @@ static int add_submount(const struct pod *pod, struct volume *v, const char *top
 static int add_submounts(const struct pod *pod, struct volume *v, const char *top, const struct mount_change *change,
                          const char *field, struct err *e)
 {
-    scoped_free char *text = NULL;
+    scoped_mountinfo struct mountinfo m = {0};
     size_t n_top = strcmp(top, "/") == 0 ? 0 : strlen(top);
-    int r = file_read(AT_FDCWD, "/proc/self/mountinfo", MOUNTINFO_MAX, &text, NULL, e);
+    int r = mountinfo_read(AT_FDCWD, &m, e);
 
-    if (r < 0)
-        return r;
-    char *rest = text;
-    for (char *line; (line = strsep(&rest, "\n"));) {
-        char *path = mount_point(line);
-        if (!path || strncmp(path, top, n_top) != 0 || path[n_top] != '/' || !path[n_top + 1])
-            continue;
-        r = add_submount(pod, v, top, path, change, field, e);
-        if (r < 0)
-            return r;
+    for (size_t i = 0; r == 0 && i < m.n; i++) {
+        const char *path = m.line[i].point;
+        if (strncmp(path, top, n_top) == 0 && path[n_top] == '/' && path[n_top + 1])
+            r = add_submount(pod, v, top, path, change, field, e);
     }
-    return 0;
+    return r;
 }
 
 static int real_path(int fd, char *out, size_t size, struct err *e)
@@ -243,6 +202,75 @@ static int open_singly(const struct pod *pod, const char *source, const struct m
     return r;
 }
 
+/* ---- overlays ----------------------------------------------------------------------------------- */
+
+/*
+ * Overlay itself has no idmapped mounts, but its layers have: a read-only one, which is what
+ * containerd makes of an image that is to be a volume, is built again from its layers.
+ */
+static const struct mountinfo_line *find_mount(const struct mountinfo *m, int fd)
+{
+    struct statx st;
+
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &st) < 0)
+        return NULL;
+    for (size_t i = 0; i < m->n; i++)
+        if (m->line[i].id == st.stx_mnt_id)
+            return &m->line[i];
+    return NULL;
+}
+
+/* The layers from the mount's options: "lowerdir=a:b", or "lowerdir+=a,lowerdir+=b". NULL: has an upper one. */
+static char *layers_of(char *options)
+{
+    char *rest = options, *list = xstrdup("");
+
+    for (char *word; (word = strsep(&rest, ","));) {
+        bool more = strncmp(word, "lowerdir+=", 10) == 0;
+        if (strncmp(word, "upperdir=", 9) == 0) {
+            free(list);
+            return NULL;
+        }
+        if (!more && strncmp(word, "lowerdir=", 9) != 0)
+            continue;
+        char *longer = xasprintf("%s%s%s", list, list[0] ? ":" : "", word + (more ? 10 : 9));
+        free(list);
+        list = longer;
+    }
+    return list;
+}
+
+/* 1: it is no overlay that can be built again. */
+static int open_overlay(const struct launch_params *p, const char *source, struct volume *v, struct err *e)
+{
+    char path[PATH_MAX];
+    scoped_mountinfo struct mountinfo m = {0};
+    scoped_fd int at = open(source, O_PATH | O_CLOEXEC);
+
+    if (at < 0 || sys_fs_magic(at) != OVERLAYFS_SUPER_MAGIC)
+        return 1;
+    int r = real_path(at, path, sizeof path, e);
+    if (r == 0)
+        r = mountinfo_read(AT_FDCWD, &m, e);
+    const struct mountinfo_line *line = r < 0 ? NULL : find_mount(&m, at);
+    if (!line || strncmp(path, line->point, strlen(line->point)) != 0)
+        return r < 0 ? r : 1;
+    scoped_free char *options = xstrdup(line->fs_options);
+    scoped_free char *layers = layers_of(options);
+    if (!layers || layers[0] != '/')
+        return 1; /* relative names cannot be resolved any more */
+
+    const char *words[] = {xasprintf("lowerdir=%s", layers)};
+    struct mountopt o = {.data = words, .n_data = 1};
+    v->overlay = xcalloc(1, sizeof *v->overlay);
+    v->overlay->mount = -1;
+    r = overlay_source_open(p, &o, v->overlay, e);
+    const char *below = path + strlen(line->point);
+    below += strspn(below, "/");
+    v->below = xstrdup(*below ? below : ".");
+    return r;
+}
+
 static int check_source(int fd, const char *source, const char *field, bool *ret_is_dir, struct err *e)
 {
     struct stat st;
@@ -276,8 +304,14 @@ int volume_open(const struct launch_params *p, const struct spec_mount *m, const
     r = mount_change(fd, &tree);
     if (r == 0)
         v.fd = take_fd(fd);
-    else
+    else {
+        r = open_overlay(p, source, &v, e);
+        if (r == 0)
+            *ret = v;
+        if (r <= 0)
+            return r < 0 ? err_wrap(e, r, "%s", field) : 0;
         r = open_singly(p->pod, source, &tree, field, &v, e);
+    }
     if (r < 0)
         return r;
     struct mount_change top = {.set = opt->set, .clear = opt->clear & ~(uint64_t)ONLY_GAINED, .user_ns = -1};

@@ -9,11 +9,11 @@
 #include <unistd.h>
 
 #include "base/scoped.h"
+#include "shim/launcher/mountinfo.h"
 #include "shim/launcher/sys.h"
 
 #define PLACE_BESIDE_HOST "/run/glovebox"
 
-#define MOUNTINFO_MAX (4u << 20)
 
 static int make_tmpfs(struct err *e)
 {
@@ -53,26 +53,13 @@ static int go_to_top(int mnt_ns, struct err *e)
 /* Everything below "/", the last mounted first. */
 static int unmount_all(int self, struct err *e)
 {
-    scoped_free char *text = NULL;
-    int r = file_read(self, "mountinfo", MOUNTINFO_MAX, &text, NULL, e);
+    scoped_mountinfo struct mountinfo m = {0};
+    int r = mountinfo_read(self, &m, e);
 
-    if (r < 0)
-        return r;
-    for (char *line; (line = strrchr(text, '\n'));) {
-        *line = '\0';
-        char *point = strrchr(text, '\n');
-        point = point ? point + 1 : text;
-        for (int i = 0; point && i < 4; i++) {
-            point = strchr(point, ' ');
-            point = point ? point + 1 : NULL;
-        }
-        if (!point)
-            continue;
-        point[strcspn(point, " ")] = '\0';
-        if (strcmp(point, "/") != 0)
-            (void)umount2(point, MNT_DETACH);
-    }
-    return 0;
+    for (size_t i = m.n; r == 0 && i-- > 0;)
+        if (strcmp(m.line[i].point, "/") != 0)
+            (void)umount2(m.line[i].point, MNT_DETACH);
+    return r;
 }
 
 /*

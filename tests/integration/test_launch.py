@@ -215,6 +215,73 @@ def it_mounts_volumes_files_and_subpaths():
         same(open(os.path.join(vol, "one")).read(), "1\n")
 
 
+def it_mounts_an_image_as_a_volume():
+    with Bundle() as b:
+        a, c, on = b.volume("a"), b.volume("c"), b.volume("on")
+        os.makedirs(os.path.join(a, "sub/deep"))
+        open(os.path.join(a, "sub/one"), "w").write("top")
+        os.makedirs(os.path.join(c, "sub"))
+        open(os.path.join(c, "sub/one"), "w").write("bottom")
+        open(os.path.join(c, "two"), "w").write("two")
+        os.chown(os.path.join(c, "two"), 1000, 1000)
+        os.chmod(os.path.join(c, "two"), 0o600)
+        subprocess.run(["mount", "-t", "overlay", "overlay", "-o", f"ro,lowerdir={a}:{c}", on], check=True)
+        try:
+            b.bind(on, "/image", "ro")
+            b.bind(os.path.join(on, "sub"), "/part", "ro")
+            b.bind(os.path.join(on, "two"), "/file", "ro")
+            good(b.sh("cat /image/sub/one /image/two /part/one /file; echo; stat -c %u /image/two; ls /part; touch /image/x 2>&1 || true"),
+                 "toptwotoptwo\n1000\ndeep\none\ntouch: /image/x: Read-only file system")
+        finally:
+            subprocess.run(["umount", on], check=True)
+
+
+def it_takes_the_submounts_of_a_volume_along():
+    with Bundle() as b:
+        vol = b.volume("vol")
+        for d in ("tmp", "pseudo"):
+            os.makedirs(os.path.join(vol, d))
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", os.path.join(vol, "tmp")], check=True)
+        try:
+            open(os.path.join(vol, "tmp/inner"), "w").close()
+            b.bind(vol, "/vol")
+            b.bind(vol, "/rro", "rro")
+            b.bind(vol, "/ro", "ro")
+            b.spec["mounts"].append({"destination": "/flat", "type": "bind", "source": vol, "options": ["bind"]})
+            script = "ls /vol/tmp /flat/tmp; touch /vol/tmp/made; touch /ro/tmp/x && echo inner stays writable; touch /rro/tmp/x 2>&1; stat -c %u /vol/tmp/inner"
+            good(b.sh(script), "/flat/tmp:\n\n/vol/tmp:\ninner\ninner stays writable\ntouch: /rro/tmp/x: Read-only file system\n0")
+            # a mount that cannot be idmapped: a kernel interface is left out, the rest is there
+            subprocess.run(["mount", "-t", "proc", "proc", os.path.join(vol, "pseudo")], check=True)
+            try:
+                good(b.sh("ls /vol/pseudo | wc -l; ls /vol/tmp/inner; touch /rro/tmp/y 2>&1; touch /vol/tmp/again && echo ok"),
+                     "0\n/vol/tmp/inner\ntouch: /rro/tmp/y: Read-only file system\nok")
+            finally:
+                subprocess.run(["umount", os.path.join(vol, "pseudo")], check=True)
+        finally:
+            subprocess.run(["umount", os.path.join(vol, "tmp")], check=True)
+
+
+def it_passes_later_mounts_of_the_host_on_only_when_asked():
+    with Bundle() as b:
+        vol = b.volume("vol")
+        os.makedirs(os.path.join(vol, "later"))
+        subprocess.run(["mount", "--bind", vol, vol], check=True)
+        try:
+            subprocess.run(["mount", "--make-shared", vol], check=True)
+            b.bind(vol, "/private")
+            b.bind(vol, "/slave", "rslave")
+            b.spec["process"]["args"] = ["sh", "-c", "echo up; read x; ls /private/later /slave/later"]
+            b.prepare()
+            p = subprocess.Popen(b.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            same(p.stdout.readline(), "up\n")
+            subprocess.run(["mount", "-t", "tmpfs", "tmpfs", os.path.join(vol, "later")], check=True)
+            open(os.path.join(vol, "later/new"), "w").close()
+            out, _ = p.communicate("go\n", timeout=20)
+            same(out, "/private/later:\n\n/slave/later:\nnew\n")
+        finally:
+            subprocess.run(["umount", "-R", vol], check=True)
+
+
 def it_sees_atomic_updates_of_a_config_map():
     with Bundle() as b:
         vol = b.volume("cm")
