@@ -1,4 +1,4 @@
-"""A small client for tests: JSON over one HTTPS connection, with the client certificate of a kubeconfig made by apiserver.sh."""
+"""A small client for tests: JSON over one HTTPS connection, with the administrator's client certificate made by apiserver.sh or hack/cluster."""
 import http.client
 import json
 import os
@@ -6,9 +6,9 @@ import ssl
 
 
 class Api:
-    def __init__(self, folder, port=None):
-        ports = dict(p.split("=") for p in open(os.path.join(folder, "ports")).read().split())
-        self.port = port or int(ports["SECURE"])
+    def __init__(self, folder, port=None, host="127.0.0.1"):
+        self.host = host
+        self.port = port or int(dict(p.split("=") for p in open(os.path.join(folder, "ports")).read().split())["SECURE"])
         self.context = ssl.create_default_context(cafile=os.path.join(folder, "ca.crt"))
         self.context.load_cert_chain(os.path.join(folder, "admin.crt"), os.path.join(folder, "admin.key"))
         self.connection = None
@@ -19,7 +19,7 @@ class Api:
         for last in (False, True):
             try:
                 if not self.connection:
-                    self.connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=self.context, timeout=60)
+                    self.connection = http.client.HTTPSConnection(self.host, self.port, context=self.context, timeout=60)
                 self.connection.request(method, path, data, {"Content-Type": content_type})
                 answer = self.connection.getresponse()
                 text = answer.read()
