@@ -223,6 +223,8 @@ int ids_release(const char *state_dir, const char *pod_id, struct err *e)
             file_read(dir, entry->d_name, POD_ID_MAX, &owner, NULL, NULL) < 0 || strcmp(owner, pod_id) != 0)
             continue;
         r = reclaim(dir, (uint32_t)base);
+        if (r > 0)
+            r = -EBUSY; /* a child of the killed shim still holds the lock: not yet */
         if (r < 0)
             (void)err_set(e, r, "id range %s of pod %s: %s", entry->d_name, pod_id, strerror(-r));
     }
