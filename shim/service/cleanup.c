@@ -175,8 +175,12 @@ static bool socket_answers(const char *path)
  */
 static bool shim_lives(const struct state *s)
 {
-    if (s->shim.pid <= 0)
-        return s->socket && socket_answers(s->socket);
+    if (s->shim.pid <= 0) {
+        bool answers = false;
+        for (int ms = 0; ms < DYING_MS && (answers = s->socket && socket_answers(s->socket)); ms += 10)
+            sleep_ms(10);
+        return answers;
+    }
     scoped_fd int fd = state_process_open(&s->shim);
     struct pollfd wait = {.fd = fd, .events = POLLIN};
 
