@@ -153,7 +153,7 @@ const char *call_name(const struct call *call)
     return r ? r->name : "unknown";
 }
 
-void call_refuse(struct call *call, int error, const char *rule, const char *detail)
+static void record(struct call *call, int error, const char *rule, const char *detail)
 {
     uint64_t args[6];
     for (unsigned i = 0; i < 6; i++)
@@ -167,5 +167,15 @@ void call_refuse(struct call *call, int error, const char *rule, const char *det
                                         .rule = rule,
                                         .error = error,
                                     });
+}
+
+void call_refuse(struct call *call, int error, const char *rule, const char *detail)
+{
+    record(call, error, rule, detail);
     call_fail(call, error);
+}
+
+void call_note(struct call *call, const char *rule, const char *detail)
+{
+    record(call, 0, rule, detail);
 }

@@ -36,4 +36,6 @@ void call_continue(struct call *call);           /* only when the verdict does n
 void call_give_fd(struct call *call, int fd, bool cloexec); /* fd becomes the call's result; stays ours */
 /* Refused by a rule: errno to the caller, a line to the audit. */
 void call_refuse(struct call *call, int error, const char *rule, const char *detail);
+/* Let through, but on record (a policy in Audit mode). */
+void call_note(struct call *call, const char *rule, const char *detail);
 const char *call_name(const struct call *call);

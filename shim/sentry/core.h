@@ -50,7 +50,9 @@ struct core {
     bool sync_wake_up, thread_pidfds; /* kernel features: >= 6.6, >= 6.9 */
     bool debug;
     struct audit audit;
-    struct egress_policy egress;
+    struct egress egress;
+    struct dns *dns; /* NULL until the shim gives the first socket for it; main thread only */
+    int dns_wake[2];
     _Atomic int64_t cpu_milli, memory_bytes;
 };
 

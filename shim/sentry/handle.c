@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -19,6 +20,8 @@
 #include "base/scoped.h"
 #include "shim/cgroup/cgroup.h"
 #include "shim/launcher/pod.h"
+#include "shim/egress/policy.h"
+#include "shim/sentry/dns_setup.h"
 #include "shim/sentry/guard.h"
 #include "shim/sentry/message.h"
 #include "shim/sentry/process.h"
@@ -158,7 +161,8 @@ static int fork_sentry(struct sentry *s, const struct sentry_params *p, const st
         .debug = p->debug,
         .cpu_milli = p->cpu_milli,
         .memory_bytes = p->memory_bytes,
-        .egress = {p->hard_deny, p->n_hard_deny},
+        .hard_deny = p->hard_deny,
+        .n_hard_deny = p->n_hard_deny,
     };
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -304,6 +308,53 @@ int sentry_set_limits(struct sentry *s, int64_t cpu_milli, int64_t memory_bytes,
 {
     struct message m = {.type = MESSAGE_LIMITS, .a = cpu_milli, .b = memory_bytes};
     return request(s, &m, -1, e);
+}
+
+int sentry_set_policy(struct sentry *s, const char *json, size_t len, struct err *e)
+{
+    struct message m = {.type = MESSAGE_POLICY, .a = (int64_t)len};
+    scoped_fd int fd = -1;
+
+    if (json) {
+        struct policy *check = NULL; /* its sentences are better than an error number */
+        int r = policy_parse(json, len, &check, e);
+        if (r < 0)
+            return r;
+        policy_free(check);
+        fd = memfd_create("policy", MFD_CLOEXEC);
+        if (fd < 0)
+            return err_sys(e, "memfd_create");
+        r = fd_write_all(fd, json, len);
+        if (r < 0)
+            return err_set(e, r, "copy the policy: %s", strerror(-r));
+    }
+    return request(s, &m, fd, e);
+}
+
+int sentry_confirm_policy(struct sentry *s, struct err *e)
+{
+    struct message m = {.type = MESSAGE_CONFIRM};
+    return request(s, &m, -1, e);
+}
+
+static int give_dns_socket(void *data, const struct dns_setup_socket *sock, struct err *e)
+{
+    struct message m = {.type = MESSAGE_DNS, .value = sock->kind, .a = sock->family};
+    (void)strncat(m.text, sock->address, sizeof m.text - 1);
+    return request(data, &m, sock->fd, e);
+}
+
+static int give_search(void *data, const char *domain, struct err *e)
+{
+    struct message m = {.type = MESSAGE_SEARCH};
+    (void)strncat(m.text, domain, sizeof m.text - 1);
+    return request(data, &m, -1, e);
+}
+
+int sentry_serve_dns(struct sentry *s, const struct pod *pod, const char *resolv_conf, struct err *e)
+{
+    const struct dns_setup_out out = {.socket = give_dns_socket, .search = give_search, .data = s};
+    return dns_setup(pod->cni_net_ns, resolv_conf, &out, e);
 }
 
 int sentry_clean_up(const char *pod_id)

@@ -17,6 +17,10 @@ enum message_type {
     MESSAGE_RELEASE,  /* DONE when nothing at all is in flight */
     MESSAGE_RESUME,
     MESSAGE_LIMITS,   /* a: thousandths of a CPU, b: bytes */
+    MESSAGE_POLICY,   /* a descriptor with `a` bytes of JSON; none: no policy any more */
+    MESSAGE_CONFIRM,  /* the policy's lease starts anew */
+    MESSAGE_DNS,      /* a descriptor: a socket of the answerer; value: enum dns_socket, a: family; text: the address it listens on */
+    MESSAGE_SEARCH,   /* text: a search domain of the pod's resolv.conf */
     MESSAGE_TASK,     /* answers TASK_QUERY: value: the process id or -errno, a: a signal is pending */
 };
 

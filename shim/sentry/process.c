@@ -1,8 +1,10 @@
 #include "shim/sentry/process.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <jansson.h>
 #include <linux/capability.h>
 #include <malloc.h>
 #include <poll.h>
@@ -21,6 +23,7 @@
 #include "base/fd.h"
 #include "base/scoped.h"
 #include "shim/sentry/core.h"
+#include "shim/sentry/dns.h"
 #include "shim/sentry/message.h"
 #include "shim/sentry/task.h"
 
@@ -162,6 +165,35 @@ struct waiting { /* requests that are answered when calls in flight are done */
     uint64_t quiesce, release;
 };
 
+/* The shim has checked who sent the text, not what it says. */
+static int take_policy(struct core *c, int fd, int64_t len)
+{
+    if (fd < 0)
+        return egress_set_policy(&c->egress, NULL, 0, NULL);
+    if (len < 0 || len > (int64_t)POLICY_TEXT_MAX)
+        return -EFBIG;
+    scoped_free char *text = malloc((size_t)len + 1);
+    if (!text || pread(fd, text, (size_t)len, 0) != len)
+        return -EIO;
+    return egress_set_policy(&c->egress, text, (size_t)len, NULL);
+}
+
+static int take_dns_socket(struct core *c, const struct message *m, int fd)
+{
+    struct ip ip = {.family = m->a == AF_INET6 ? AF_INET6 : AF_INET};
+    int r = fd < 0 ? -EBADF : 0;
+
+    if (r == 0 && !c->dns)
+        r = dns_new(&c->egress, &c->audit, c->dns_wake, &c->dns);
+    if (r < 0) {
+        fd_close(fd);
+        return r;
+    }
+    if (m->value == DNS_UDP && inet_pton(ip.family, m->text, ip.bytes) == 1)
+        egress_add_resolver(&c->egress, &ip);
+    return dns_add_socket(c->dns, (enum dns_socket)m->value, fd);
+}
+
 static void take_message(struct core *c, struct waiting *w, struct message *m, int fd)
 {
     m->text[sizeof m->text - 1] = '\0';
@@ -186,6 +218,21 @@ static void take_message(struct core *c, struct waiting *w, struct message *m, i
         c->cpu_milli = m->a;
         c->memory_bytes = m->b;
         reply(c, m->cookie, 0);
+        break;
+    case MESSAGE_POLICY:
+        reply(c, m->cookie, take_policy(c, fd, m->a));
+        break;
+    case MESSAGE_CONFIRM:
+        egress_confirm(&c->egress);
+        reply(c, m->cookie, 0);
+        break;
+    case MESSAGE_DNS:
+        reply(c, m->cookie, take_dns_socket(c, m, fd));
+        return;
+    case MESSAGE_SEARCH:
+        if (c->dns)
+            dns_add_search(c->dns, m->text);
+        reply(c, m->cookie, c->dns ? 0 : -ENOENT);
         break;
     case MESSAGE_TASK:
         task_answer(c, m->cookie, m->value);
@@ -257,7 +304,10 @@ static int start(struct core *c, const struct sentry_boot *b, struct err *e)
     c->debug = b->debug;
     c->cpu_milli = b->cpu_milli;
     c->memory_bytes = b->memory_bytes;
-    c->egress = b->egress;
+    egress_init(&c->egress, b->hard_deny, b->n_hard_deny);
+    json_object_seed(0); /* reads /dev/urandom, which is out of reach later */
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, c->dns_wake) < 0)
+        return err_sys(e, "socketpair");
     /* The first thread before the filter: libc sets up signal handlers then, which the filter refuses. */
     pthread_mutex_lock(&c->lock);
     int r = core_start_worker(c);

@@ -15,7 +15,8 @@ struct sentry_boot {
     size_t n_v1_tasks;
     bool debug;
     int64_t cpu_milli, memory_bytes;
-    struct egress_policy egress; /* what it points to is copied by the fork */
+    const struct egress_range *hard_deny; /* copied by the fork */
+    size_t n_hard_deny;
 };
 
 /* Takes over the process: never returns.  Failures go to the shim as MESSAGE_READY with an errno. */

@@ -40,6 +40,8 @@ static const struct rule_case
     sigmask_cases[] = {NATIVE(IN(0, masks))},
     pidfd_cases[] = {NATIVE(IN(1, pidfd_flags))},
     pidfd_getfd_cases[] = {NATIVE(IS(2, 0))},
+    accept_cases[] = {NATIVE(IS(3, 0x80800))}, /* CLOEXEC NONBLOCK */
+    mremap_cases[] = {NATIVE(BITS64(3, 0x1))}, /* MAYMOVE: realloc() of large pieces */
     lseek_cases[] = {NATIVE(IN(2, seeks))};
 #define PLAIN(sys)   [SYS_##sys] = {.how = RULE_NATIVE}
 #define ONLY(sys, c) [SYS_##sys] = {.how = RULE_NATIVE, .cases = c##_cases, .n_cases = ARRAY_LEN(c##_cases)}
@@ -49,7 +51,8 @@ static const struct rule self[] = {
     PLAIN(sendmsg), PLAIN(recvmsg), PLAIN(munmap), PLAIN(brk), PLAIN(exit), PLAIN(exit_group),
     PLAIN(rt_sigreturn), PLAIN(set_robust_list), PLAIN(rseq), PLAIN(gettid), PLAIN(sched_getaffinity), PLAIN(sysinfo),
     PLAIN(clock_gettime), PLAIN(timer_settime), PLAIN(timer_delete), PLAIN(restart_syscall),
-    PLAIN(getsockname),
+    PLAIN(getsockname), PLAIN(getrandom),
+    ONLY(accept4, accept), ONLY(mremap, mremap),
     ONLY(ioctl, ioctl), ONLY(socket, socket), ONLY(getsockopt, getsockopt), ONLY(futex, futex), ONLY(fcntl, fcntl),
     ONLY(mmap, mmap), ONLY(mprotect, mprotect), ONLY(madvise, madvise), ONLY(clone, clone), ONLY(timer_create, timer),
     ONLY(rt_sigprocmask, sigmask), ONLY(pidfd_open, pidfd), ONLY(pidfd_getfd, pidfd_getfd), ONLY(lseek, lseek),

@@ -61,6 +61,18 @@ int sentry_quiesce(struct sentry *s, void (*done)(void *data), void *data, struc
 int sentry_release_parked(struct sentry *s, void (*done)(void *data), void *data, struct err *e);
 int sentry_unquiesce(struct sentry *s, struct err *e);
 int sentry_set_limits(struct sentry *s, int64_t cpu_milli, int64_t memory_bytes, struct err *e);
+/*
+ * The pod's egress policy as JSON (shim/egress/policy.h); NULL: none any more.  -EINVAL: it is not one, and
+ * the old policy stays in force.
+ */
+int sentry_set_policy(struct sentry *s, const char *json, size_t len, struct err *e);
+int sentry_confirm_policy(struct sentry *s, struct err *e);
+/*
+ * Makes the sentry the pod's resolver: resolv_conf is the text of the pod's /etc/resolv.conf.  Its
+ * nameservers' addresses are put on the pod's loopback, with the answerer behind them; the real ones are
+ * asked from the network namespace of the shim.  Once per pod.
+ */
+int sentry_serve_dns(struct sentry *s, const struct pod *pod, const char *resolv_conf, struct err *e);
 /* For `delete` after a killed shim: removes what sentry_start made on the host for this pod. */
 int sentry_clean_up(const char *pod_id);
 

@@ -42,12 +42,15 @@ int sock_judge(struct call *call, const struct sock *s, enum address_use use, co
         return -r;
     if (r > 0)
         return 0;
-    int refused = egress_decide(&call->core->egress, &flow);
-    if (refused) {
+    struct egress_answer answer;
+    egress_decide(&call->core->egress, &flow, &answer);
+    if (answer.record)
         endpoint_format(&flow.to, where);
-        call_refuse(call, refused, "egress: denied for every pod of this node", where);
-    }
-    return refused;
+    if (answer.error && answer.record)
+        call_refuse(call, answer.error, answer.rule, where);
+    else if (answer.record)
+        call_note(call, answer.rule, where);
+    return answer.error;
 }
 
 int sock_address(struct call *call, const struct sock *s, enum address_use use, uint64_t at, int64_t len,
