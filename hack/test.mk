@@ -20,3 +20,16 @@ unit-programs: $(UNIT)
 WRAP.test_loop := clock_mono_ns
 
 .PHONY: test test-integration test-e2e test-slow unit-programs
+
+# The conformance suite of the Container Runtime Interface, with runc and with glovebox: some six minutes for each containerd.
+critest: all
+	GLOVEBOX_SHIM=$(abspath $(SHIM)) hack/critest -c 2.4
+	GLOVEBOX_SHIM=$(abspath $(SHIM)) hack/critest -c 1.6
+# Measures; fails on nothing.  S="work start" picks sections.  N=repetitions
+bench:
+	@$(MAKE) --no-print-directory PROFILE=release O=build/release all
+	GLOVEBOX_SHIM=$(abspath build/release/containerd-shim-glovebox-v1) hack/bench $(if $(N),-n $(N)) $(S)
+demo:
+	@$(MAKE) --no-print-directory PROFILE=release O=build/release all
+	GLOVEBOX_SHIM=$(abspath build/release/containerd-shim-glovebox-v1) GLOVEBOX_CONTROLLER=$(abspath build/release/glovebox-controller) hack/demo
+.PHONY: critest bench demo
