@@ -195,6 +195,12 @@ static int add_rule(struct policy *p, uint32_t unused, const json_t *item, const
     return r;
 }
 
+/* Link-local, and where clouds keep metadata and host services: no rule of a policy opens these. */
+static const char *const always_denied[] = {
+    "169.254.0.0/16", "fe80::/10", "fd00:ec2::/32", "fd20:ce::254", "100.100.100.200", "168.63.129.16", "192.0.0.192",
+    "224.0.0.0/4",    "ff00::/8",  "255.255.255.255",
+};
+
 static int fill(struct policy *p, const json_t *root, struct err *e)
 {
     const json_t *rules = json_object_get(root, "rules");
@@ -212,6 +218,11 @@ static int fill(struct policy *p, const json_t *root, struct err *e)
     p->audit = audit == 1;
     p->default_allow = allow == 1;
     p->rules = xcalloc(json_array_size(rules), sizeof *p->rules);
+    for (size_t i = 0; i < ARRAY_LEN(always_denied); i++) {
+        struct cidr c;
+        if (cidr_parse(always_denied[i], &c) == 0)
+            cidr_add(&p->hard, c);
+    }
     int r = each(p, 0, root, "hardDeny", "", add_hard, e);
     for (size_t i = 0; r == 0 && i < json_array_size(rules); i++) {
         char at[32];

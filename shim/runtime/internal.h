@@ -111,6 +111,8 @@ struct runtime {
     struct source *trash_timer;
     struct pod *pod;
     struct sentry *sentry;
+    char *resolv_conf; /* the host's file behind the pod's, NULL = none */
+    bool serves_dns;
     struct cgroup *sentry_cg;
     char *sentry_cg_of; /* path of the container's cgroup whose sibling it is */
     char *broken; /* why nothing can run in the pod any more */
@@ -177,6 +179,9 @@ void trash_add(struct runtime *rt, struct cgroup *cg, const char *id);
 void trash_free(struct runtime *rt);
 bool trash_has(const struct runtime *rt, const char *id);
 void trash_forget(struct runtime *rt, const char *id); /* the id is used again: a last try, then its entry is dropped */
+
+/* egress.c: what the sandbox's annotation asks for */
+int egress_begin(struct runtime *rt, const struct spec *spec, struct err *e);
 
 /* sleep.c: pause with the memory given back */
 bool sleep_begin(struct container *c);                          /* false: freeze it plainly */

@@ -116,7 +116,12 @@ static int start_sentry(struct runtime *rt, struct container *c, struct err *e)
         .cpu_milli = cpu > 0 ? cpu : cgroup_cpu_limit_milli(c->cg),
         .memory_bytes = limits.memory_bytes > 0 ? limits.memory_bytes : cgroup_memory_limit(c->cg)};
     r = sentry_start(rt->loop, &p, &ev, &rt->sentry, e);
-    return r < 0 ? err_wrap(e, r, "start the sentry") : 0;
+    if (r < 0)
+        return err_wrap(e, r, "start the sentry");
+    r = egress_begin(rt, c->spec, e);
+    if (r < 0)
+        sentry_stop(take(rt->sentry));
+    return r;
 }
 
 int pod_need(struct runtime *rt, struct container *c, struct err *e)

@@ -68,6 +68,7 @@ void runtime_free(struct runtime *rt)
     source_free(rt->quiet_timer);
     source_free(rt->broken_source);
     reaper_free(rt->reaper);
+    free(rt->resolv_conf);
     map_free(rt->containers);
     char *all[] = {rt->ns, rt->id, rt->state_dir, rt->audit_dir, rt->socket_path, rt->pod_id, rt->broken, rt->sentry_cg_of};
     for (size_t i = 0; i < ARRAY_LEN(all); i++)

@@ -129,6 +129,12 @@ struct rt_pod_item {
 int runtime_pod_next(struct runtime *rt, size_t *cursor, struct rt_pod_item *ret);
 pid_t runtime_sentry_pid(const struct runtime *rt); /* 0 = none */
 const char *runtime_broken(const struct runtime *rt); /* why the pod cannot run anything any more; NULL = it can */
+/*
+ * The pod's egress policy as JSON (shim/egress/policy.h), NULL = none any more; -EINVAL: it is not one, and
+ * the old one stays.  confirm: the lease of the present one starts anew.
+ */
+int runtime_set_egress(struct runtime *rt, const char *json, size_t len, struct err *e);
+int runtime_confirm_egress(struct runtime *rt, struct err *e);
 /* State and exits in the log, for SIGUSR1. */
 void runtime_dump(struct runtime *rt);
 

@@ -1,6 +1,7 @@
 #include "shim/service/control.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -151,6 +152,24 @@ METHOD(status, glovebox__shim__v1__status_request, Glovebox__Shim__V1__StatusReq
     m.sentry_pid = (uint32_t)runtime_sentry_pid(s->rt);
     m.events_dropped = events_dropped(s->events);
     service_reply(call, &m.base);
+}
+
+METHOD(set_egress, glovebox__shim__v1__set_egress_request, Glovebox__Shim__V1__SetEgressRequest)
+{
+    struct err e = {0};
+    bool none = req->policy[0] == '\0';
+    int r = none && req->confirm ? runtime_confirm_egress(s->rt, &e)
+                                 : runtime_set_egress(s->rt, none ? NULL : req->policy, strlen(req->policy), &e);
+
+    if (r < 0)
+        service_error(call, r, &e);
+    else
+        service_reply(call, NULL);
+}
+
+void control_set_egress(void *data, struct ttrpc_call *call, const uint8_t *payload, size_t len)
+{
+    on_set_egress(data, call, payload, len);
 }
 
 void control_pause(void *data, struct ttrpc_call *call, const uint8_t *payload, size_t len)

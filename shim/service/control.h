@@ -5,3 +5,4 @@
 void control_pause(void *data, struct ttrpc_call *call, const uint8_t *payload, size_t len);
 void control_resume(void *data, struct ttrpc_call *call, const uint8_t *payload, size_t len);
 void control_status(void *data, struct ttrpc_call *call, const uint8_t *payload, size_t len);
+void control_set_egress(void *data, struct ttrpc_call *call, const uint8_t *payload, size_t len);

@@ -433,5 +433,6 @@ const struct ttrpc_method service_methods[] = {
     {"glovebox.shim.v1.Control", "Pause", control_pause},
     {"glovebox.shim.v1.Control", "Resume", control_resume},
     {"glovebox.shim.v1.Control", "Status", control_status},
+    {"glovebox.shim.v1.Control", "SetEgress", control_set_egress},
 };
 const size_t service_n_methods = ARRAY_LEN(service_methods);
