@@ -20,6 +20,7 @@
 #include "base/scoped.h"
 #include "shim/hibernate/hibernate.h"
 #include "shim/cgroup/stats.h"
+#include "shim/hibernate/hibernate.h"
 #include "shim/launcher/launch.h"
 #include "shim/launcher/pod.h"
 #include "shim/oci/spec.h"
@@ -57,6 +58,19 @@ static int fake_cgroup(struct cgroup **ret)
     fake.cgroups++;
     return 0;
 }
+int sentry_set_policy(struct sentry *s UNUSED, const char *json UNUSED, size_t len UNUSED, struct err *e UNUSED)
+{
+    return 0;
+}
+int sentry_confirm_policy(struct sentry *s UNUSED, struct err *e UNUSED)
+{
+    return 0;
+}
+int sentry_serve_dns(struct sentry *s UNUSED, const struct pod *pod UNUSED, const char *resolv_conf UNUSED, struct err *e UNUSED)
+{
+    return 0;
+}
+
 /* No memory is moved here: the runtime falls back to the plain freezer. */
 int hibernate_pause(struct loop *l UNUSED, const struct hibernate_params *p UNUSED, const struct hibernate_events *ev UNUSED,
                     struct hibernate **ret UNUSED, struct err *e)
@@ -252,6 +266,22 @@ int sentry_unquiesce(struct sentry *s UNUSED, struct err *e UNUSED)
 int sentry_set_limits(struct sentry *s UNUSED, int64_t cpu UNUSED, int64_t memory UNUSED, struct err *e UNUSED)
 {
     return 0;
+}
+
+/* ---- hibernate: the freezer alone, as when it cannot ---- */
+int hibernate_pause(struct loop *loop UNUSED, const struct hibernate_params *p UNUSED, const struct hibernate_events *ev UNUSED,
+                    struct hibernate **ret UNUSED, struct err *e)
+{
+    return err_set(e, -ENOSYS, "fake: no pager");
+}
+int hibernate_resume(struct hibernate *h UNUSED, struct err *e UNUSED)
+{
+    return -ENOSYS;
+}
+void hibernate_free(struct hibernate *h UNUSED) {}
+bool hibernate_reaped(struct hibernate *h UNUSED, pid_t pid UNUSED, int status UNUSED)
+{
+    return false;
 }
 
 /* ---- launcher ---- */
