@@ -220,23 +220,24 @@ static const struct mountinfo_line *find_mount(const struct mountinfo *m, int fd
     return NULL;
 }
 
-/* The layers from the mount's options: "lowerdir=a:b", or "lowerdir+=a,lowerdir+=b". NULL: has an upper one. */
+/*
+ * The layers from the mount's options: "lowerdir=a:b", or "lowerdir+=a,lowerdir+=b"; an upper one is
+ * read like the others (containerd prepares a writable snapshot of the image and mounts it read-only).
+ */
 static char *layers_of(char *options)
 {
+    static const char *const keys[] = {"lowerdir=", "lowerdir+=", "upperdir="};
     char *rest = options, *list = xstrdup("");
 
-    for (char *word; (word = strsep(&rest, ","));) {
-        bool more = strncmp(word, "lowerdir+=", 10) == 0;
-        if (strncmp(word, "upperdir=", 9) == 0) {
+    for (char *word; (word = strsep(&rest, ","));)
+        for (size_t k = 0; k < ARRAY_LEN(keys); k++) {
+            const char *dir = word + strlen(keys[k]);
+            if (strncmp(word, keys[k], strlen(keys[k])) != 0)
+                continue;
+            char *longer = k == 2 ? xasprintf("%s%s%s", dir, list[0] ? ":" : "", list) : xasprintf("%s%s%s", list, list[0] ? ":" : "", dir);
             free(list);
-            return NULL;
+            list = longer;
         }
-        if (!more && strncmp(word, "lowerdir=", 9) != 0)
-            continue;
-        char *longer = xasprintf("%s%s%s", list, list[0] ? ":" : "", word + (more ? 10 : 9));
-        free(list);
-        list = longer;
-    }
     return list;
 }
 
@@ -257,7 +258,7 @@ static int open_overlay(const struct launch_params *p, const char *source, struc
         return r < 0 ? r : 1;
     scoped_free char *options = xstrdup(line->fs_options);
     scoped_free char *layers = layers_of(options);
-    if (!layers || layers[0] != '/')
+    if (layers[0] != '/')
         return 1; /* relative names cannot be resolved any more */
 
     const char *words[] = {xasprintf("lowerdir=%s", layers)};
@@ -305,7 +306,7 @@ int volume_open(const struct launch_params *p, const struct spec_mount *m, const
     if (r == 0)
         v.fd = take_fd(fd);
     else {
-        r = open_overlay(p, source, &v, e);
+        r = (opt->set | opt->rec_set) & MOUNT_ATTR_RDONLY ? open_overlay(p, source, &v, e) : 1;
         if (r == 0)
             *ret = v;
         if (r <= 0)

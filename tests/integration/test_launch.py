@@ -217,7 +217,7 @@ def it_mounts_volumes_files_and_subpaths():
 
 def it_mounts_an_image_as_a_volume():
     with Bundle() as b:
-        a, c, on = b.volume("a"), b.volume("c"), b.volume("on")
+        a, c, on, upper, work = (b.volume(x) for x in ("a", "c", "on", "upper", "work"))
         os.makedirs(os.path.join(a, "sub/deep"))
         open(os.path.join(a, "sub/one"), "w").write("top")
         os.makedirs(os.path.join(c, "sub"))
@@ -225,13 +225,16 @@ def it_mounts_an_image_as_a_volume():
         open(os.path.join(c, "two"), "w").write("two")
         os.chown(os.path.join(c, "two"), 1000, 1000)
         os.chmod(os.path.join(c, "two"), 0o600)
-        subprocess.run(["mount", "-t", "overlay", "overlay", "-o", f"ro,lowerdir={a}:{c}", on], check=True)
+        subprocess.run(["mount", "-t", "overlay", "overlay", "-o", f"lowerdir={a}:{c},upperdir={upper},workdir={work}", on], check=True)
         try:
+            open(os.path.join(on, "last"), "w").write("last")
             b.bind(on, "/image", "ro")
             b.bind(os.path.join(on, "sub"), "/part", "ro")
             b.bind(os.path.join(on, "two"), "/file", "ro")
-            good(b.sh("cat /image/sub/one /image/two /part/one /file; echo; stat -c %u /image/two; ls /part; touch /image/x 2>&1 || true"),
-                 "toptwotoptwo\n1000\ndeep\none\ntouch: /image/x: Read-only file system")
+            good(b.sh("cat /image/last /image/sub/one /image/two /part/one /file; echo; stat -c %u /image/two; ls /part; touch /image/x 2>&1 || true"),
+                 "lasttoptwotoptwo\n1000\ndeep\none\ntouch: /image/x: Read-only file system")
+            b.bind(on, "/writable")
+            refused(b.run("true"), r"/writable.: volume .*\(overlay\) has no idmapped mounts")
         finally:
             subprocess.run(["umount", on], check=True)
 
