@@ -359,7 +359,7 @@ void stdio_process_exited(struct stdio *io)
 bool stdio_is_drained(const struct stdio *io)
 {
     for (int i = STDIO_OUT; i <= STDIO_ERR; i++)
-        if (io->stream[i] && !stream_is_done(io->stream[i]))
+        if (io->stream[i] && !stream_is_empty(io->stream[i]))
             return false;
     return !logger_is_running(io->logger);
 }

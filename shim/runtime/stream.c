@@ -321,6 +321,15 @@ bool stream_is_done(const struct stream *s)
     return s->is_done;
 }
 
+bool stream_is_empty(const struct stream *s)
+{
+    struct pollfd p = {.fd = s->src, .events = POLLIN};
+
+    if (s->is_done)
+        return true;
+    return s->dst < 0 && s->left_len == 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLHUP) && !(p.revents & POLLIN);
+}
+
 uint64_t stream_moved(const struct stream *s)
 {
     return s->moved;

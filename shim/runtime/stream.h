@@ -46,6 +46,8 @@ void stream_close_keep(struct stream *s);
 /* The process has ended: a terminal's EIO is the end from now on. */
 void stream_exited(struct stream *s);
 bool stream_is_done(const struct stream *s);
+/* Done, or nobody has ever opened the FIFO and there is nothing to be told: no reason to wait for it. */
+bool stream_is_empty(const struct stream *s);
 uint64_t stream_moved(const struct stream *s); /* bytes written or thrown away so far */
 
 SCOPED_DEFINE(struct stream, stream_free)

@@ -78,7 +78,10 @@ class Events:
     def serve(self, peer):
         stream = peer.makefile("rb")
         while True:
-            head = stream.read(10)
+            try:
+                head = stream.read(10)
+            except OSError:
+                return
             if len(head) < 10:
                 return
             size, number, _, _ = struct.unpack(">IIBB", head)

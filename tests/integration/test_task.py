@@ -389,7 +389,6 @@ def pids_of(peer, container):
 
 
 def a_shim_killed_at_any_moment_leaves_nothing_after_delete():
-    print(id_ranges())
     before = os.listdir("/proc")
     for i in range(25):
         s, names = Shim(), [f"kk{i}a", f"kk{i}b"]
@@ -416,16 +415,26 @@ def a_shim_killed_at_any_moment_leaves_nothing_after_delete():
         time.sleep(random.random() * (0.02 if i % 2 else 0.12))
         os.kill(pid, signal.SIGKILL)
         t.join()
+        found = {n: state_of(n) for n in names}
         for name in names:
             s.delete_binary(name)
         for name in names:
             s.delete_binary(name)  # again: nothing to do
+        if s.group in id_ranges():
+            print(found, open(f"{s.dir}/log.txt").read()[-3000:])
         nothing_left(names)
         same(os.path.exists(s.address.removeprefix("unix://")), False, "the socket after delete")
         same(os.path.lexists(f"/run/glovebox/pods/{s.group}.sock"), False, "the pod's name after delete")
         same([p for p in os.listdir("/proc") if p.isdigit() and alive(int(p)) and p not in before and b"sleep" in cmdline(p)],
              [], "processes")
         same([r for r in id_ranges() if r == s.group], [], f"id ranges of round {i}")
+
+
+def state_of(name):
+    try:
+        return open(f"/run/glovebox/{os.environ['RIG_NS']}/{name}/state", encoding="ascii").read()
+    except OSError as e:
+        return str(e)
 
 
 def id_ranges():
@@ -494,6 +503,7 @@ def delete_copes_with_what_is_cut_or_missing():
             s.prepare(name, SLEEP)
             s.delete_binary(name)
         eventually(lambda: not alive(pid), f"the init of {name} dies")
+        same(s.group in id_ranges(), False, f"the id range of {name} is held")
 
 
 def sigterm_ends_the_shim_and_its_containers_and_tells_the_exits():

@@ -440,6 +440,28 @@ static void a_drain_is_over_at_once_when_all_is_delivered(void **state)
     close(out);
 }
 
+static void a_drain_does_not_wait_for_a_client_that_never_came_when_there_is_nothing(void **state)
+{
+    struct world *w = *state;
+    struct stdio *io = open_io(w, "", w->path[1], w->path[2], false, 0);
+    int fds[3];
+
+    be_child(io, fds);
+    assert_false(stdio_is_drained(io));
+    close(fds[1]);
+    assert_false(stdio_is_drained(io)); /* stderr is still held */
+    assert_int_equal(write(fds[2], "x", 1), 1);
+    close(fds[2]);
+    assert_false(stdio_is_drained(io)); /* and has something to tell */
+    int err = open_reader(w->path[2]);
+    run_ms(w, 100);
+    assert_true(stdio_is_drained(io));
+    fds[1] = fds[2] = -1;
+    fd_close_all(fds, 3);
+    stdio_free(io);
+    close(err);
+}
+
 static int open_pty(int *slave)
 {
     int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -758,6 +780,7 @@ int main(void)
         T(a_process_that_closes_its_stdin_does_not_end_anything_else),
         T(a_drain_is_bounded_when_somebody_else_holds_the_pipe),
         T(a_drain_is_over_at_once_when_all_is_delivered),
+        T(a_drain_does_not_wait_for_a_client_that_never_came_when_there_is_nothing),
         T(a_terminal_carries_both_directions_and_its_size),
         T(a_terminal_survives_a_moment_without_slaves),
         T(a_file_gets_both_streams_appended_and_its_directory_made),
