@@ -617,6 +617,46 @@ def it_dies_with_the_shim():
         same(len(os.listdir(os.path.join(b.state, "ids"))), 2)
 
 
+def it_survives_the_death_of_any_helper_at_any_time():
+    ends = set()
+    with Bundle() as b:
+        b.spec["process"]["args"] = ["true"]
+        b.prepare()
+        for i in range(150):
+            p = subprocess.Popen(b.command(), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            # The driver itself takes some 2 ms for the pod; then there are a launcher, a builder, a joiner and an init.
+            end = time.monotonic() + 0.0001 * (i % 75)
+            while time.monotonic() < end:
+                pass
+            victims = children(p.pid)
+            if victims:
+                try:
+                    os.kill(int(victims[i % len(victims)]), 9)
+                except ProcessLookupError:
+                    pass  # it has ended meanwhile
+            try:
+                _, err = p.communicate(timeout=15)
+            except subprocess.TimeoutExpired:
+                p.kill()
+                raise AssertionError(f"round {i}: hangs after {victims}") from None
+            assert p.returncode in (0, 125, 137), (i, p.returncode, err)
+            ends.add(err.strip() or p.returncode)
+            same(os.listdir(b.state), [], f"state directory in round {i}, {err}")
+    assert len(ends) > 1, f"no kill had an effect: {ends}"
+
+
+def children(pid):
+    found = []
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as f:
+            direct = f.read().split()
+    except OSError:
+        return found
+    for child in direct:
+        found += [child] + children(child)
+    return found
+
+
 def descendants(pid):
     found = []
     for child in subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout.split():
