@@ -9,3 +9,6 @@ hollow: $(HOLLOW)
 bench-controller: $(CTRL) $(HOLLOW)
 	GLOVEBOX_CONTROLLER=$(abspath $(CTRL)) HOLLOW=$(abspath $(HOLLOW)) tests/integration/apiserver.sh -a /usr/bin/python3 tests/bench/bench_controller.py $(CASES)
 .PHONY: bench-controller
+test-controller: $(CTRL) $(HOLLOW)
+	GLOVEBOX_CONTROLLER=$(abspath $(CTRL)) HOLLOW=$(abspath $(HOLLOW)) tests/integration/test_controller.sh $(CASES)
+.PHONY: test-controller

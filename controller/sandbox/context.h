@@ -61,6 +61,8 @@ void waiters_free(struct map *m);
 void reserve(struct sandboxes *x, const char *member_uid, const char *claim_uid);
 bool is_reserved(const struct sandboxes *x, const char *member_uid, const char *but_for_claim_uid);
 void unreserve(struct sandboxes *x, const char *member_uid);
+/* What a claim reserved and did not get (it lost a race and looks again); true if there was any. */
+bool unreserve_all_of(struct sandboxes *x, const char *claim_uid, const char *but_member_uid);
 
 /* ---- reconcilers: one file each ---- */
 

@@ -22,7 +22,10 @@ const char *lasting_failure(const struct pass *p)
 {
     const struct failure *f = pass_failure(p);
 
-    return f && (f->code == -EINVAL || f->code == -EACCES || f->code == -EFBIG) ? f->text : NULL;
+    if (!f || (f->code != -EINVAL && f->code != -EACCES && f->code != -EFBIG))
+        return NULL;
+    /* A namespace on its way out takes nothing new; everything in it goes soon, so nobody is told. */
+    return strstr(f->text, "because it is being terminated") ? NULL : f->text;
 }
 
 const json_t *find_json(const struct store *s, const char *ns, const char *name)

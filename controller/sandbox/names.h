@@ -44,6 +44,9 @@
 #define POD_PAUSED_MESSAGE  "memory before %llu after %llu bytes, took %lld ms"
 #define POD_RESUMED_MESSAGE "took %lld ms"
 
+/* Which egress policy a pod gets: "open", "none", the policy itself as JSON, or the name of an EgressPolicy. */
+#define ANN_POD_EGRESS      GLOVEBOX_PREFIX "egress"
+
 /* The node agent puts NODE_READY on its Node when the shim and containerd's runtime are in place. */
 #define NODE_READY          GLOVEBOX_PREFIX "ready" /* label; "true" */
 #define NODE_MISSING        GLOVEBOX_PREFIX "missing" /* annotation; what the kernel lacks, one line */

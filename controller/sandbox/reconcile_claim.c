@@ -138,7 +138,11 @@ int reconcile_claim(struct pass *p, void *data, struct err *e)
     claim_plan(&c, &o->world, &plan);
     waiter_remove(x, k.ns, c.pool ? c.pool : "", k.name);
     const struct step *adoption = plan_find(&plan, STEP_SANDBOX_PATCH);
-    if (o->member_uid && adoption && strcmp(adoption->name, o->member.meta.name) == 0)
+    bool takes = o->member_uid && adoption && strcmp(adoption->name, o->member.meta.name) == 0;
+    /* The pool counted those members as gone. */
+    if (unreserve_all_of(x, c.meta.uid, takes ? o->member_uid : NULL) && c.pool)
+        controller_add(x->pool, k.ns, c.pool);
+    if (takes)
         reserve(x, o->member_uid, c.meta.uid);
     else if (o->world.member_soon && plan.n == 0)
         waiter_add(x, k.ns, c.pool, k.name, c.meta.created_ms);

@@ -65,6 +65,9 @@ int reconcile_pool(struct pass *p, void *data, struct err *e)
     }
     scoped_free struct member *members = pool_members(x, &pool, w.template_hash, NULL, &w.n);
     w.members = members;
+    for (size_t i = 0; i < w.n; i++)
+        if (members[i].reserved) /* a claim that is deleted meanwhile does not say so */
+            plan_again(&plan, RESERVATION_MS + 100);
     pool_plan(&pool, &w, &plan, &deferred);
     remember_deferral(x, key, deferred, w.now_ms);
     if (w.hold)

@@ -34,6 +34,24 @@ void unreserve(struct sandboxes *x, const char *member_uid)
     free(map_remove(x->reserved, member_uid));
 }
 
+bool unreserve_all_of(struct sandboxes *x, const char *claim_uid, const char *but_member_uid)
+{
+    size_t cursor = 0;
+    const char *key;
+    void *value;
+    bool any = false;
+
+    /* Only members that are being taken right now are in the map: a handful. */
+    while (map_next(x->reserved, &cursor, &key, &value)) {
+        const struct reservation *r = value;
+        if (strcmp(r->claim_uid, claim_uid) != 0 || (but_member_uid && strcmp(key, but_member_uid) == 0))
+            continue;
+        unreserve(x, key);
+        any = true;
+    }
+    return any;
+}
+
 /* ---- waiting claims ---------------------------------------------------------------------------------------- */
 
 struct waiter {
