@@ -29,6 +29,11 @@ static void on_object(void *data, json_t *o)
     parsed_trim(f->engine->parsed);
 }
 
+static bool on_known(void *data, const char *ns, const char *name, const char *uid, uint64_t version)
+{
+    return store_knows(((struct feed *)data)->store, ns, name, uid, version);
+}
+
 static void on_deleted(void *data, json_t *o)
 {
     struct feed *f = data;
@@ -193,6 +198,9 @@ void engine_apply_answer(struct engine *x, const struct action *a, const struct 
 
     if (!whole || (r->code != 0 && r->code != -ENOENT))
         return;
+    size_t takers = 0;
+    LIST_FOREACH(n, &x->feeds)
+        takers += store_kind(LIST_ENTRY(n, struct feed, node)->store)->resource == a->resource;
     LIST_FOREACH(n, &x->feeds)
     {
         struct feed *f = LIST_ENTRY(n, struct feed, node);
@@ -202,7 +210,7 @@ void engine_apply_answer(struct engine *x, const struct action *a, const struct 
             apply_deletion(f, a, r);
         } else if (r->object && feed_takes(f, a->resource, r->object)) {
             /* Another cache of the same kind may keep other parts of it. */
-            scoped(json_decref) json_t *copy = json_deep_copy(r->object);
+            scoped(json_decref) json_t *copy = takers > 1 ? json_deep_copy(r->object) : json_incref(r->object);
             store_put(f->store, copy);
         }
     }
@@ -281,6 +289,7 @@ struct store *engine_add_kind(struct engine *x, const struct store_kind *kind)
         .list_begin = on_list_begin,
         .object = on_object,
         .deleted = on_deleted,
+        .known = on_known,
         .list_end = on_list_end,
         .trouble = on_trouble,
         .data = f,

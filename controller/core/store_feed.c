@@ -155,10 +155,8 @@ static json_t *cut_out(json_t *o, const char *path)
     return value;
 }
 
-static struct atom *share_part(struct store *s, json_t *o, const char *path)
+static struct atom *share_part(struct store *s, json_t *value)
 {
-    scoped(json_decref) json_t *value = cut_out(o, path);
-
     if (!value)
         return NULL;
     scoped_free char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
@@ -168,19 +166,25 @@ static struct atom *share_part(struct store *s, json_t *o, const char *path)
     return a;
 }
 
-/* What the head of the object holds is no part of its text. */
+/* What the head of the object holds is no part of its text: it is taken out, and put back. */
+static const char *const head_fields[] = {"name", "namespace", "uid", "resourceVersion"};
+
 static char *text_of(json_t *o)
 {
-    json_t *meta = json_object_get(o, "metadata");
+    json_t *meta = json_object_get(o, "metadata"), *held[ARRAY_LEN(head_fields)];
 
-    json_object_del(meta, "name");
-    json_object_del(meta, "namespace");
-    json_object_del(meta, "uid");
-    json_object_del(meta, "resourceVersion");
-    return json_dumps(o, JSON_COMPACT);
+    for (size_t i = 0; i < ARRAY_LEN(head_fields); i++) {
+        held[i] = json_incref(json_object_get(meta, head_fields[i]));
+        json_object_del(meta, head_fields[i]);
+    }
+    char *text = json_dumps(o, JSON_COMPACT);
+    for (size_t i = 0; i < ARRAY_LEN(head_fields); i++)
+        if (held[i])
+            json_object_set_new(meta, head_fields[i], held[i]);
+    return text;
 }
 
-/* o must not be used after this; NULL: no object that this store can hold. */
+/* NULL: no object that this store can hold.  o is the same afterwards, but for the order of its members. */
 static struct object *make(struct store *s, json_t *o)
 {
     const char *ns = obj_ns(o), *name = obj_name(o), *uid = obj_uid(o);
@@ -200,9 +204,15 @@ static struct object *make(struct store *s, json_t *o)
     memcpy(names + ns_len, name, name_len);
     memcpy(names + ns_len + name_len, uid, uid_len);
 
-    for (size_t i = 0; i < SHARE_MAX && s->kind->share && s->kind->share[i]; i++)
-        head.share[i] = share_part(s, o, s->kind->share[i]);
+    json_t *cut[SHARE_MAX] = {NULL};
+    for (size_t i = 0; i < SHARE_MAX && s->kind->share && s->kind->share[i]; i++) {
+        cut[i] = cut_out(o, s->kind->share[i]);
+        head.share[i] = share_part(s, cut[i]);
+    }
     scoped_free char *text = text_of(o);
+    for (size_t i = 0; i < SHARE_MAX; i++)
+        if (cut[i])
+            obj_set(o, s->kind->share[i], cut[i]);
     head.text_len = (uint32_t)strlen(text);
     struct object *made = xcalloc(1, sizeof *made + head.text_at + head.text_len + 1);
     memcpy(made, &head, sizeof head);
@@ -267,9 +277,7 @@ bool store_put(struct store *s, json_t *o)
     }
 
     obj_prune(o, s->kind->keep);
-    /* The pruned tree serves index, digest and the change callback; make() takes a copy apart. */
-    scoped(json_decref) json_t *parts = json_deep_copy(o);
-    struct object *now = make(s, parts);
+    struct object *now = make(s, o);
     if (!now)
         return false;
     if (old && is_same(old, now)) { /* only what we do not keep has changed */
@@ -292,6 +300,13 @@ bool store_put(struct store *s, json_t *o)
     if (old)
         object_free(old);
     return true;
+}
+
+bool store_knows(const struct store *s, const char *ns, const char *name, const char *uid, uint64_t version)
+{
+    const struct object *o = store_find(s, ns, name);
+
+    return o && version <= o->version && strcmp(object_uid(o), uid) == 0;
 }
 
 void store_gone(struct store *s, const json_t *o)

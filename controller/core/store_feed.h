@@ -23,6 +23,8 @@ void store_free(struct store *s);
  * object known to be deleted: ignored.  o is pruned in place and borrowed.  false: it was no object.
  */
 bool store_put(struct store *s, json_t *o);
+/* true: store_put would ignore this state of the object, but for marking it as listed. */
+bool store_knows(const struct store *s, const char *ns, const char *name, const char *uid, uint64_t version);
 /* The server said that this object (by name and uid) is gone. */
 void store_gone(struct store *s, const json_t *o);
 /* We deleted it: gone, and late events that still show it are ignored. */

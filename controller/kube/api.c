@@ -12,6 +12,7 @@
 #include "controller/kube/auth.h"
 #include "controller/kube/kubeconfig.h"
 #include "controller/kube/object.h"
+#include "controller/kube/scan.h"
 
 #define CALLS_MAX 64 /* in flight; below the 100 streams that HTTP/2 servers commonly allow */
 #define URL_MAX 16384
@@ -23,7 +24,11 @@ struct kube {
     struct loop *loop;
     struct kube_config *config;
     struct auth *auth;
-    struct http *http;
+    /*
+     * Two sets of connections: whenever bytes come, libcurl looks at every transfer of that connection,
+     * so a watch in the connection of the calls would cost each call something, and the other way round.
+     */
+    struct http *http, *streams;
     char *base;
     struct list waiting, waiting_low, running;
     size_t n_waiting, n_running;
@@ -148,9 +153,9 @@ bool kube_new_token(struct kube *k)
     return auth_refresh(k->auth);
 }
 
-struct http *kube_http(struct kube *k)
+struct http *kube_streams(struct kube *k)
 {
-    return k->http;
+    return k->streams;
 }
 
 struct loop *kube_loop(struct kube *k)
@@ -224,7 +229,14 @@ static void judge(struct kube_call *c, int code, const char *text, json_t **body
         r->message = *text ? text : "no answer";
         return;
     }
-    *body = json_loadb(c->answer.data, c->answer.len, JSON_ALLOW_NUL, NULL);
+    size_t n = c->answer.len;
+    struct scan scan;
+    if (scan_object(c->answer.data, n, &scan) && scan.managed.at) {
+        char *at = c->answer.data + (scan.managed.at - c->answer.data);
+        memmove(at, at + scan.managed.len, (size_t)(c->answer.data + n - at) - scan.managed.len);
+        n -= scan.managed.len;
+    }
+    *body = json_loadb(c->answer.data, n, JSON_ALLOW_NUL, NULL);
     if (*body && r->http >= 400)
         read_status(r, *body);
     r->code = kube_classify(r->http, r->reason);
@@ -381,7 +393,9 @@ int kube_new(struct loop *loop, struct kube_config *config, struct kube **ret, s
     int r = auth_new(config, &k->auth, e);
     if (r < 0)
         return r;
-    r = http_new(loop, config, &k->http, e);
+    r = http_new(loop, config, HTTP_MULTIPLEX, &k->http, e);
+    if (r == 0)
+        r = http_new(loop, config, HTTP_ONE_EACH, &k->streams, e);
     if (r < 0)
         return r;
     *ret = take(k);
@@ -403,6 +417,7 @@ void kube_free(struct kube *k)
             call_free(c);
         }
     http_free(k->http);
+    http_free(k->streams);
     auth_free(k->auth);
     kube_config_free(k->config);
     free(k->base);

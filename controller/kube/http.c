@@ -18,6 +18,7 @@
 /* A peer that acknowledges nothing for so long is gone (TCP_USER_TIMEOUT, tcp(7)). */
 #define DEAD_PEER_MS 20000
 #define IDLE_POOL_MAX 64
+#define READ_BYTES (32 << 10) /* two TLS records */
 
 /*
  * libcurl forbids multi calls from inside its callbacks, so transfers wait on `fresh` and leave over
@@ -36,6 +37,7 @@ struct http {
     const struct kube_config *config;
     char error[CURL_ERROR_SIZE];
     uint64_t connections;
+    enum http_mode mode;
     bool http2;
     int64_t distrust_ns; /* connections older than this are not used any more */
 };
@@ -260,8 +262,10 @@ static void set_connection(struct http *h, CURL *easy)
     curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L); /* a redirect could carry the token elsewhere */
     curl_easy_setopt(easy, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
     curl_easy_setopt(easy, CURLOPT_PROXY, ""); /* nor may the environment */
-    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
-    curl_easy_setopt(easy, CURLOPT_PIPEWAIT, 1L);
+    bool multiplex = h->mode == HTTP_MULTIPLEX;
+    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)(multiplex ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1));
+    curl_easy_setopt(easy, CURLOPT_PIPEWAIT, (long)multiplex);
+    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)READ_BYTES);
     curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, 60L);
     curl_easy_setopt(easy, CURLOPT_TCP_NODELAY, 1L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
@@ -389,7 +393,7 @@ char *http_base_url(const struct kube_config *c)
     return xasprintf("https://%s%s", c->tls_server_name, from + strcspn(from, "/"));
 }
 
-int http_new(struct loop *loop, const struct kube_config *config, struct http **ret, struct err *e)
+int http_new(struct loop *loop, const struct kube_config *config, enum http_mode mode, struct http **ret, struct err *e)
 {
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return err_set(e, -EIO, "libcurl cannot start");
@@ -397,6 +401,7 @@ int http_new(struct loop *loop, const struct kube_config *config, struct http **
 
     h->loop = loop;
     h->config = config;
+    h->mode = mode;
     list_init(&h->fresh);
     list_init(&h->running);
     list_init(&h->dying);

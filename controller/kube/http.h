@@ -35,7 +35,11 @@ struct transfer_spec {
     void *data;
 };
 
-int http_new(struct loop *loop, const struct kube_config *config, struct http **ret, struct err *e);
+enum http_mode {
+    HTTP_MULTIPLEX, /* HTTP/2, many transfers in a connection, where the server has it */
+    HTTP_ONE_EACH   /* HTTP/1.1, a connection for each transfer at a time, kept for the next */
+};
+int http_new(struct loop *loop, const struct kube_config *config, enum http_mode mode, struct http **ret, struct err *e);
 void http_free(struct http *h); /* transfers that are left end without a call of done */
 
 /* What URLs for this server begin with; the caller's. */

@@ -12,7 +12,7 @@ void kube_url_query(struct strbuf *out, const char *key, const char *value); /* 
 struct curl_slist *kube_headers(struct kube *k, const char *content_type);
 /* 401 was answered: true when another token is there and the request may be sent again. */
 bool kube_new_token(struct kube *k);
-struct http *kube_http(struct kube *k);
+struct http *kube_streams(struct kube *k); /* for lists and watches */
 struct loop *kube_loop(struct kube *k);
 struct kube_stats *kube_stats_rw(struct kube *k);
 

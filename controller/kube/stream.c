@@ -13,7 +13,7 @@
  * "metadata" or "items", an object or value at depth 3 inside items is an item, which is built on a
  * stack of open containers.
  */
-enum place { IN_NOTHING, IN_LIST, IN_METADATA, IN_ITEMS, IN_ITEM, IN_SKIPPED };
+enum place { IN_NOTHING, IN_LIST, IN_METADATA, IN_ITEMS, IN_ITEM, IN_SKIPPED, IN_MANAGED };
 
 struct open {
     json_t *value; /* owned by its parent, but for the item itself */
@@ -71,6 +71,10 @@ static int scalar(struct list_stream *s, json_t *value)
 {
     if (s->place == IN_ITEM)
         return attach(s, value);
+    if (s->place == IN_MANAGED) {
+        json_decref(value);
+        return 1;
+    }
     const char *text = json_string_value(value);
     if (s->place == IN_METADATA && text && s->key) {
         char **out = strcmp(s->key, "resourceVersion") == 0 ? &s->version : strcmp(s->key, "continue") == 0 ? &s->next : NULL;
@@ -120,7 +124,8 @@ static int on_string(void *ctx, const unsigned char *text, size_t n)
 
     if (s->place == IN_ITEM && !charge(s, n + 2))
         return 0;
-    return scalar(s, s->place == IN_SKIPPED ? json_null() : json_stringn((const char *)text, n));
+    bool unread = s->place == IN_SKIPPED || s->place == IN_MANAGED;
+    return scalar(s, unread ? json_null() : json_stringn((const char *)text, n));
 }
 
 static int on_key(void *ctx, const unsigned char *text, size_t n)
@@ -150,12 +155,32 @@ static int push(struct list_stream *s, json_t *value)
     return charge(s, 2);
 }
 
+/* The value that comes next is metadata.managedFields of an item. */
+static bool at_managed(const struct list_stream *s)
+{
+    return s->depth == 2 && s->stack[1].key && strcmp(s->stack[1].key, "managedFields") == 0 && s->stack[0].key &&
+           strcmp(s->stack[0].key, "metadata") == 0;
+}
+
+static int open_in_item(struct list_stream *s, bool map)
+{
+    if (!at_managed(s))
+        return push(s, map ? json_object() : json_array());
+    s->place = IN_MANAGED;
+    s->skip_depth = 1;
+    return 1;
+}
+
 static int open_container(struct list_stream *s, bool map)
 {
     bool at_list = s->place == IN_LIST && s->key;
 
     if (s->place == IN_ITEM)
-        return push(s, map ? json_object() : json_array());
+        return open_in_item(s, map);
+    if (s->place == IN_MANAGED) {
+        s->skip_depth++;
+        return 1;
+    }
     if (s->place == IN_NOTHING && map && !s->done) {
         s->place = IN_LIST;
         return 1;
@@ -201,6 +226,10 @@ static int close_container(struct list_stream *s)
     switch (s->place) {
     case IN_ITEM:
         return close_item_level(s);
+    case IN_MANAGED:
+        if (--s->skip_depth == 0)
+            s->place = IN_ITEM;
+        return 1;
     case IN_SKIPPED:
         if (--s->skip_depth == 0)
             s->place = IN_LIST;
@@ -311,7 +340,9 @@ int list_stream_end(struct list_stream *s, const char **ret_version, const char 
 struct line_stream {
     watch_line_fn fn;
     void *data;
+    watch_known_fn known;
     struct strbuf rest; /* the partial last line */
+    struct strbuf bare; /* an object without what nobody reads */
     bool skipping;      /* inside a line that is too long */
     bool stopped;
     uint64_t dropped;
@@ -325,12 +356,10 @@ static const struct {
     {"BOOKMARK", WATCH_BOOKMARK}, {"ERROR", WATCH_ERROR},
 };
 
-static enum watch_type type_of(const json_t *event)
+static enum watch_type type_of(struct slice name)
 {
-    const char *name = json_string_value(json_object_get(event, "type"));
-
-    for (size_t i = 0; name && i < ARRAY_LEN(types); i++)
-        if (strcmp(types[i].name, name) == 0)
+    for (size_t i = 0; i < ARRAY_LEN(types); i++)
+        if (slice_is(name, types[i].name))
             return types[i].type;
     return WATCH_NONE;
 }
@@ -342,6 +371,7 @@ struct line_stream *line_stream_new(size_t line_max, watch_line_fn fn, void *dat
     s->fn = fn;
     s->data = data;
     strbuf_init(&s->rest, line_max);
+    strbuf_init(&s->bare, line_max);
     return s;
 }
 
@@ -350,20 +380,55 @@ void line_stream_free(struct line_stream *s)
     if (!s)
         return;
     strbuf_done(&s->rest);
+    strbuf_done(&s->bare);
     free(s);
+}
+
+void line_stream_set_known(struct line_stream *s, watch_known_fn known)
+{
+    s->known = known;
+}
+
+#define BARE_KEPT (256u << 10) /* a larger buffer is not kept for the next line */
+
+static json_t *parse_bare(struct line_stream *s, struct slice object, struct slice without)
+{
+    size_t before = without.at ? (size_t)(without.at - object.at) : object.len;
+
+    strbuf_reset(&s->bare);
+    strbuf_add(&s->bare, object.at, before);
+    if (without.at)
+        strbuf_add(&s->bare, without.at + without.len, object.len - before - without.len);
+    json_t *v = json_loadb(s->bare.data, s->bare.len, JSON_ALLOW_NUL, NULL);
+    if (s->bare.cap > BARE_KEPT) {
+        size_t max = s->bare.max;
+        strbuf_done(&s->bare);
+        strbuf_init(&s->bare, max);
+    }
+    return v;
 }
 
 static void one_line(struct line_stream *s, const char *text, size_t n)
 {
+    struct slice type_text, object_text;
+    struct scan scan;
+
     if (n == 0 || (n == 1 && *text == '\r'))
         return;
-    scoped(json_decref) json_t *event = n > s->rest.max ? NULL : json_loadb(text, n, JSON_ALLOW_NUL, NULL);
-    enum watch_type type = type_of(event);
-    json_t *object = json_object_get(event, "object");
-    if (type == WATCH_NONE || !json_is_object(object))
+    bool event = n <= s->rest.max && scan_event(text, n, &type_text, &object_text);
+    enum watch_type type = event ? type_of(type_text) : WATCH_NONE;
+    if (type == WATCH_NONE) {
         s->dropped++;
-    else
+        return;
+    }
+    bool scanned = scan_object(object_text.at, object_text.len, &scan);
+    if (scanned && s->known && (type == WATCH_ADDED || type == WATCH_MODIFIED) && s->known(s->data, &scan))
+        return;
+    scoped(json_decref) json_t *object = parse_bare(s, object_text, scanned ? scan.managed : (struct slice){0});
+    if (json_is_object(object))
         s->fn(s->data, type, object);
+    else
+        s->dropped++;
 }
 
 void line_stream_feed(struct line_stream *s, const char *bytes, size_t n)

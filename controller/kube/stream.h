@@ -4,7 +4,7 @@
  * callbacks out, no I/O.
  *
  * A LIST is one JSON object whose "items" may be many; each item becomes a jansson value of its own
- * and the rest is never held.  A WATCH is one JSON object per line; a partial last line stays until
+ * and the rest is never held.  What nobody reads, managedFields, is left out before anything is made of it.  A WATCH is one JSON object per line; a partial last line stays until
  * the rest comes, or is dropped with the stream.
  */
 #include <jansson.h>
@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "base/scoped.h"
+#include "controller/kube/scan.h"
 
 #define STREAM_DEPTH_MAX 256 /* nesting of one object; the API server itself stops far below */
 
@@ -30,9 +31,13 @@ int list_stream_end(struct list_stream *s, const char **ret_version, const char 
 enum watch_type { WATCH_NONE, WATCH_ADDED, WATCH_MODIFIED, WATCH_DELETED, WATCH_BOOKMARK, WATCH_ERROR };
 typedef void (*watch_line_fn)(void *data, enum watch_type type, json_t *object);
 
+/* true: this state is known already, it need not be parsed.  Never asked about deletions. */
+typedef bool (*watch_known_fn)(void *data, const struct scan *s);
+
 struct line_stream;
 void line_stream_free(struct line_stream *s);
 struct line_stream *line_stream_new(size_t line_max, watch_line_fn fn, void *data);
+void line_stream_set_known(struct line_stream *s, watch_known_fn known);
 /*
  * A line that is too long or is no event is dropped and counted; the stream goes on with the next.
  * fn may call line_stream_stop: the rest of the bytes is ignored.

@@ -142,6 +142,30 @@ static void on_event(void *data, enum watch_type type, json_t *object)
         w->spec->object(w->spec->data, object);
 }
 
+static bool copy_slice(struct slice s, char *out, size_t size)
+{
+    if (s.len >= size)
+        return false;
+    memcpy(out, s.at ? s.at : "", s.len);
+    out[s.len] = '\0';
+    return true;
+}
+
+static bool on_known(void *data, const struct scan *s)
+{
+    struct watch *w = data;
+    char ns[64], name[256], uid[64], version[VERSION_MAX];
+    uint64_t n = slice_number(s->version);
+
+    if (n == 0 || !copy_slice(s->ns, ns, sizeof ns) || !copy_slice(s->name, name, sizeof name) ||
+        !copy_slice(s->uid, uid, sizeof uid) || !copy_slice(s->version, version, sizeof version) ||
+        !w->spec->known(w->spec->data, ns, name, uid, n))
+        return false;
+    set_version(w, version);
+    w->stats.events++;
+    return true;
+}
+
 static int on_body(void *data, const char *bytes, size_t n)
 {
     struct watch *w = data;
@@ -264,7 +288,7 @@ static void on_done(void *data, int code, const char *text)
         return;
     }
     if (code == -ETIMEDOUT)
-        http_distrust(kube_http(w->kube));
+        http_distrust(kube_streams(w->kube));
     if (code != -ECANCELED) /* then the parser has said why */
         err_set(&w->error, code, "list: %s", text);
     list_again(w);
@@ -298,7 +322,7 @@ static void send_request(struct watch *w, const char *url, int64_t timeout_ms)
                                  .data = w};
 
     w->started_ms = clock_mono_ms();
-    w->transfer = http_start(kube_http(w->kube), spec);
+    w->transfer = http_start(kube_streams(w->kube), spec);
 }
 
 static void start_list(struct watch *w)
@@ -329,6 +353,8 @@ static void start_watch(struct watch *w)
 
     w->state = WATCHING;
     w->lines = line_stream_new(KUBE_OBJECT_MAX, on_event, w);
+    if (w->spec->known)
+        line_stream_set_known(w->lines, on_known);
     w->stats.streams++;
     w->events_before = w->stats.events;
     kube_stats_rw(w->kube)->watches++;
@@ -368,7 +394,7 @@ static void on_timer(void *data)
         return;
     }
     err_set(&w->error, -ETIMEDOUT, "watch: nothing heard for %d s", SILENCE_MAX_MS / 1000);
-    http_distrust(kube_http(w->kube));
+    http_distrust(kube_streams(w->kube));
     back_off(w, 0);
 }
 

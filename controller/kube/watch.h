@@ -27,6 +27,8 @@ struct watch_spec {
     void (*list_begin)(void *data);
     void (*object)(void *data, json_t *o); /* from the list, ADDED, MODIFIED */
     void (*deleted)(void *data, json_t *o); /* the last state */
+    /* Optional.  true: `object` would ignore this state, as it does the echo of our own write. */
+    bool (*known)(void *data, const char *ns, const char *name, const char *uid, uint64_t version);
     /*
      * The list is complete as of `version`: what was not in it is gone, unless it is newer.  rewound:
      * the server's versions went backwards (etcd restored), so no known version means anything; another
