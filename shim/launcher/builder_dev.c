@@ -77,6 +77,9 @@ int build_fresh(struct build *b, const char *type, const struct spec_mount *m, c
         if (r < 0)
             return mount_log(fs, -errno, e, key);
     }
+    const char *label = b->plan->label.mount;
+    if (label && fsconfig(fs, FSCONFIG_SET_STRING, "context", label, 0) < 0)
+        return mount_log(fs, -errno, e, "linux.mountLabel");
     char id[16];
     (void)snprintf(id, sizeof id, "%u", b->base);
     if (strcmp(type, "tmpfs") == 0) {

@@ -47,7 +47,7 @@ static int give_options(int fs, const struct root_source *s, struct err *e)
  * Linux >= 6.13 takes layers as descriptors, >= 6.15 ones that are attached nowhere.  1: this kernel
  * does not (EINVAL: no such option; EOPNOTSUPP: no descriptors), use the old way.
  */
-static int overlay_by_fd(const struct root_source *s, int *ret, struct err *e)
+static int overlay_by_fd(const struct root_source *s, const char *label, int *ret, struct err *e)
 {
     scoped_fd int fs = fsopen("overlay", FSOPEN_CLOEXEC);
     if (fs < 0)
@@ -66,6 +66,8 @@ static int overlay_by_fd(const struct root_source *s, int *ret, struct err *e)
         r = give_dir(fs, s, "workdir", &s->work, e);
     if (r == 0)
         r = give_options(fs, s, e);
+    if (r == 0 && label && fsconfig(fs, FSCONFIG_SET_STRING, "context", label, 0) < 0)
+        r = mount_log(fs, -errno, e, "linux.mountLabel");
     if (r < 0)
         return r;
     int fd = mount_create(fs, MOUNT_ATTR_NODEV, e);
@@ -134,6 +136,8 @@ static int overlay_by_path(struct build *b, const struct root_source *s, int *re
     }
     for (size_t i = 0; i < s->n_options; i++)
         strbuf_printf(&o, ",%s", s->options[i]);
+    if (b->plan->label.mount)
+        strbuf_printf(&o, ",context=\"%s\"", b->plan->label.mount);
     if (o.overflow)
         return err_set(e, -E2BIG, "rootfs: %zu layers do not fit into one page of overlay options", s->n_lower);
     if (mount("overlay", "../n", "overlay", MS_NODEV, o.data) < 0)
@@ -149,7 +153,7 @@ static int overlay_by_path(struct build *b, const struct root_source *s, int *re
 
 static int mount_overlay(struct build *b, const struct root_source *s, int *ret, struct err *e)
 {
-    int r = overlay_by_fd(s, ret, e);
+    int r = overlay_by_fd(s, b->plan->label.mount, ret, e);
 
     return r > 0 ? overlay_by_path(b, s, ret, e) : r;
 }

@@ -290,6 +290,8 @@ int init_main(struct plan *plan, int sock, struct err *e)
     if (r == 0)
         r = new_keyring(e);
     if (r == 0)
+        r = label_apply(&plan->label, e);
+    if (r == 0)
         r = set_personality(plan->p.spec, e);
     if (r == 0)
         r = reset_signals(e);

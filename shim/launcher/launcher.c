@@ -259,9 +259,9 @@ static int launch(struct lead *l, struct err *e)
 {
     struct plan *plan = l->plan;
     scoped_fd int listener = -1;
-    int r = 0;
 
-    if (plan->p.join == 0)
+    int r = label_open(plan->p.spec, plan->p.process, &plan->label, e);
+    if (r == 0 && plan->p.join == 0)
         r = plan_entries(plan, e);
     if (r == 0)
         r = start_joiner(l, e);

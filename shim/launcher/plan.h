@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "shim/cgroup/cgroup.h"
+#include "shim/launcher/label.h"
 #include "shim/launcher/launch.h"
 #include "shim/launcher/mountopt.h"
 #include "shim/launcher/source.h"
@@ -30,6 +31,7 @@ struct plan {
     struct trace *trace;
     int shim_sock; /* to the shim; -1 in helpers */
 
+    struct label label;
     struct root_source root;
     struct entry *entries; /* p.spec->n_mounts of them */
     struct view_facts facts;

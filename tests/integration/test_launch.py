@@ -345,6 +345,7 @@ def refusals(vol):
              "volume /no/such: No such file or directory"),
             (lambda s: s["mounts"].append({"destination": "/bin/sh/x", "type": "bind", "source": vol, "options": ["rbind"]}), "Not a directory"),
             (lambda s: s["linux"].update(seccomp={"defaultAction": "SCMP_ACT_ALLOW", "listenerPath": "/x"}), "listenerPath conflicts"),
+            (lambda s: s["process"].update(apparmorProfile="gb-none"), 'process.apparmorProfile "gb-none"'),
             (lambda s: s["linux"].update(devices=[{"path": "/dev/kmsg", "type": "c", "major": 1, "minor": 11}]), "linux.devices: /dev/kmsg"),
             (lambda s: s["process"]["user"].update(uid=70000), r"id 70000 is outside the pod's range 0-65535"),
             (lambda s: s["process"]["rlimits"].append({"type": "RLIMIT_RTPRIO", "soft": 99, "hard": 99}), "cannot raise RLIMIT_RTPRIO from 0 to 99"),
