@@ -14,6 +14,7 @@
 #include "controller/core/engine.h"
 #include "controller/core/metrics.h"
 #include "controller/kube/object.h"
+#include "controller/node/egress.h"
 #include "controller/node/pause.h"
 #include "controller/node/shims.h"
 #include "controller/sandbox/names.h"
@@ -57,6 +58,7 @@ struct agent {
     struct controller *controller;
     struct store *pods;
     struct shims *shims;
+    struct egress_sender *egress;
     struct source *look;
     char *selector;
     struct store_kind kind;
@@ -123,6 +125,7 @@ static void on_pod_change(void *data, const struct change *c)
 
 static void wake(struct ward *w)
 {
+    egress_sender_wake(w->agent->egress, w->ns, w->name);
     controller_add(w->agent->controller, w->ns, w->name);
 }
 
@@ -397,6 +400,7 @@ int agent_new(struct loop *loop, struct engine *x, const char *node, const char 
     engine_on_change(x, a->pods, on_pod_change, a);
     a->controller = engine_add_controller(x, &(struct controller_spec){.name = "pause", .reconcile = reconcile, .data = a});
     controller_watch(a->controller, a->pods, NULL, NULL);
+    a->egress = egress_sender_new(x, a->pods, a->shims);
     *ret = take(a);
     return 0;
 }
@@ -408,7 +412,8 @@ void agent_free(struct agent *a)
     LIST_FOREACH(n, &a->wards)
         ward_free(LIST_ENTRY(n, struct ward, node));
     map_free(a->by_uid);
-    shims_free(a->shims);
+    shims_free(a->shims); /* ends the calls, the egress sender's too */
+    egress_sender_free(a->egress);
     source_free(a->look);
     free(a->selector);
     free(a);

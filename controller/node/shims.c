@@ -41,7 +41,7 @@ struct shim {
     size_t n_containers;
     bool paused, seen; /* seen: its name is still in the folder */
     char *broken;
-    struct call status, action; /* client NULL: none in flight */
+    struct call status, action, egress; /* client NULL: none in flight */
     struct map *refused; /* call name -> uint64_t *, as told last */
 };
 
@@ -123,6 +123,10 @@ static void shim_free(struct shim *s)
     s->all->n--;
     ttrpc_client_free(s->status.client);
     ttrpc_client_free(s->action.client);
+    bool telling = s->egress.client != NULL;
+    ttrpc_client_free(take(s->egress.client));
+    if (telling) /* nobody else would tell who waits */
+        s->egress.fn(s->egress.data, &(struct shim_result){.code = -EIO, .text = "the shim is gone"});
     drop_containers(s);
     counters_free(s->refused);
     free(s->broken);
@@ -164,18 +168,25 @@ bool shim_has_one_of(const struct shim *s, const char *text)
     return false;
 }
 
-static int call(struct shim *s, struct call *c, const char *method, int64_t timeout_ms, ttrpc_done_fn done, struct err *e)
+/* q without the service. */
+static int call_with(struct shim *s, struct call *c, const struct ttrpc_request *q, ttrpc_done_fn done, struct err *e)
 {
     scoped_free char *path = xasprintf("%s/%s" SUFFIX, s->all->folder, s->id);
-    struct ttrpc_request q = {.service = SERVICE, .method = method, .timeout_ms = timeout_ms};
+    struct ttrpc_request full = *q;
     int r = ttrpc_client_connect(s->all->loop, path, &c->client, e);
 
     if (r < 0)
         return r;
+    full.service = SERVICE;
     c->shim = s;
     c->started_ms = clock_mono_ms();
-    ttrpc_client_call(c->client, &q, done, c);
+    ttrpc_client_call(c->client, &full, done, c);
     return 0;
+}
+
+static int call(struct shim *s, struct call *c, const char *method, int64_t timeout_ms, ttrpc_done_fn done, struct err *e)
+{
+    return call_with(s, c, &(struct ttrpc_request){.method = method, .timeout_ms = timeout_ms}, done, e);
 }
 
 static void end_call(struct call *c)
@@ -431,6 +442,38 @@ int shim_pause(struct shim *s, int64_t timeout_ms, shim_fn fn, void *data)
 int shim_resume(struct shim *s, int64_t timeout_ms, shim_fn fn, void *data)
 {
     return act(s, true, timeout_ms, fn, data);
+}
+
+static void on_egress(void *data, enum ttrpc_code code, const char *text, const uint8_t *payload, size_t len)
+{
+    struct call *c = data;
+    scoped_free char *copy = xstrdup(text ? text : "");
+    const struct shim_result r = {.code = errno_of(code), .text = copy, .took_ms = clock_mono_ms() - c->started_ms};
+    shim_fn fn = c->fn;
+    void *fn_data = c->data;
+
+    (void)payload;
+    (void)len;
+    end_call(c);
+    fn(fn_data, &r);
+}
+
+int shim_egress(struct shim *s, const char *policy, int64_t timeout_ms, shim_fn fn, void *data)
+{
+    Glovebox__Shim__V1__SetEgressRequest m;
+    struct err e = {0};
+
+    if (s->egress.client)
+        return -EBUSY;
+    glovebox__shim__v1__set_egress_request__init(&m);
+    m.policy = (char *)(uintptr_t)(policy ? policy : "");
+    m.confirm = !policy;
+    size_t len = glovebox__shim__v1__set_egress_request__get_packed_size(&m);
+    scoped_free uint8_t *packed = xcalloc(1, len);
+    glovebox__shim__v1__set_egress_request__pack(&m, packed);
+    s->egress = (struct call){.fn = fn, .data = data};
+    const struct ttrpc_request q = {.method = "SetEgress", .timeout_ms = timeout_ms, .payload = packed, .len = len};
+    return call_with(s, &s->egress, &q, on_egress, &e);
 }
 
 void shim_forget_call(struct shim *s)

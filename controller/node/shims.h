@@ -48,6 +48,8 @@ typedef void (*shim_fn)(void *data, const struct shim_result *r);
 /* One call at a time for a shim (-EBUSY from shim_pause while another is on its way). */
 int shim_pause(struct shim *s, int64_t timeout_ms, shim_fn fn, void *data);
 int shim_resume(struct shim *s, int64_t timeout_ms, shim_fn fn, void *data);
+/* The pod's egress policy as JSON, or (policy NULL) the word that the one it has still holds. Beside a pause; -EBUSY as above. */
+int shim_egress(struct shim *s, const char *policy, int64_t timeout_ms, shim_fn fn, void *data);
 /* fn of the call in flight will not run. */
 void shim_forget_call(struct shim *s);
 
