@@ -563,6 +563,21 @@ def it_refuses_namespaces_of_others():
             refused(b.run("true"), f"linux.namespaces: .*{kind}")
 
 
+def it_takes_the_id_range_that_the_configuration_brings():
+    with Bundle() as b:
+        b.spec["linux"]["namespaces"].append({"type": "user"})
+        for kind in ("uidMappings", "gidMappings"):
+            b.spec["linux"][kind] = [{"containerID": 0, "hostID": 1000000, "size": 65536}]
+        good(b.sh("cat /proc/self/uid_map /proc/self/gid_map | tr -s ' '; touch /made; stat -c %u /made"), "0 1000000 65536\n 0 1000000 65536\n0")
+        same(os.stat(os.path.join(b.root, "made")).st_uid, 0, "owner on disk")
+        for mapping in ([{"containerID": 0, "hostID": 0, "size": 65536}], [{"containerID": 0, "hostID": 1000000, "size": 1000}],
+                        [{"containerID": 1, "hostID": 1000000, "size": 65536}]):
+            b.spec["linux"]["uidMappings"] = b.spec["linux"]["gidMappings"] = mapping
+            r = b.run("true")
+            same(r.code, 125, r)
+            like(r.err, "linux.uidMappings")
+
+
 def it_hides_the_waiting_process_from_the_container():
     """What an exec process holds before it executes must be out of reach of the container's root."""
     with Bundle() as b:
