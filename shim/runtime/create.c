@@ -226,6 +226,8 @@ static int create_prepare(struct container *c, struct err *e)
         const char *group = spec_group(c->spec);
         rt->pod_id = xstrdup(group && state_name_is_valid(group) ? group : c->id);
     }
+    if (!rt->sentry && !rt->sentry_cg_of)
+        rt->sentry_cg_of = xstrdup(c->cgroup_path);
     r = container_note(c, e);
     if (r == 0)
         r = cgroup_create(c->cgroup_path, &c->spec->resources, &c->cg, e);

@@ -1,0 +1,147 @@
+#!/usr/bin/python3
+# rig: 2.4 1.6
+# timeout: 600
+# slow: kill -9 of shim, sentry and containerd at random moments of a container's life, with a look for leaks after each
+"""kill -9 at any moment: every command still ends, and nothing is left.  ROUNDS (default 50), SEED (printed) for the same moments again."""
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+NS, RUNTIME, IMAGE = (os.environ[k] for k in ("RIG_NS", "RIG_RUNTIME", "RIG_IMAGE"))
+ROUNDS = int(os.environ.get("ROUNDS", "50"))
+SEED = int(os.environ.get("SEED", str(random.SystemRandom().randrange(1 << 30))))
+PATIENCE = 40  # seconds that one command may take while things die around it
+
+
+def run(*command):
+    """The exit status; killing things makes commands fail, but none may hang."""
+    try:
+        return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              timeout=PATIENCE, check=False)
+    except subprocess.TimeoutExpired as e:
+        raise AssertionError(f"hangs: {' '.join(command)}") from e
+
+
+def processes():
+    """(pid, name, arguments) of everything in the rig."""
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/comm", encoding="ascii") as f:
+                comm = f.read().strip()
+            with open(f"/proc/{name}/cmdline", "rb") as f:
+                args = f.read().split(b"\0")
+        except OSError:
+            continue
+        yield int(name), comm, args
+
+
+def kill_shim():
+    return [pid for pid, _, args in processes() if b"containerd-shim" in args[0] and b"delete" not in args and os.getsid(pid) == pid]
+
+
+def kill_any_of_ours():
+    """Shim, sentry, launcher and its helpers, a delete: whatever exists at that moment."""
+    return [pid for pid, _, args in processes() if b"containerd-shim" in args[0]]
+
+
+def kill_sentry():
+    return [pid for pid, comm, _ in processes() if comm == "glovebox-sentry"]
+
+
+def kill_containerd():
+    with open(os.path.join(os.environ["RIG_DIR"], "containerd.pid"), encoding="ascii") as f:
+        return [int(f.read())]
+
+
+def kill_shim_and_containerd():
+    return kill_containerd() + kill_shim()
+
+
+VICTIMS = [kill_shim, kill_sentry, kill_containerd, kill_shim_and_containerd, kill_any_of_ours]
+
+
+class Life(threading.Thread):
+    """One container's life, from the outside."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.name, self.hung, self.ended = name, None, False
+
+    def run(self):
+        n = self.name
+        try:
+            run("ctr", "run", "-d", "--runtime", RUNTIME, IMAGE, n, "sh", "-c", "sleep 1000 & while :; do echo x; sleep .01; done")
+            while not self.ended:
+                run("ctr", "tasks", "exec", "--exec-id", f"x{time.monotonic_ns()}", n, "true")
+                run("ctr", "tasks", "pause", n)
+                run("ctr", "tasks", "resume", n)
+                run("ctr", "tasks", "kill", "-s", "TERM", n)
+                run("ctr", "tasks", "rm", "-f", n)
+                run("ctr", "containers", "rm", n)
+                run("ctr", "run", "-d", "--runtime", RUNTIME, IMAGE, n, "sleep", "1000")
+        except AssertionError as e:
+            self.hung = str(e)
+
+
+def kill(find):
+    victims = find()
+    for pid in victims:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    return victims
+
+
+def answers():
+    return subprocess.run(["ctr", "version"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+KNOWN = set()  # so that one leak is told once
+
+
+def one_round(number, rng):
+    find = VICTIMS[number % len(VICTIMS)]
+    life = Life(f"k{number}")
+    life.start()
+    # A whole life takes about a second; half the moments fall into the first tenth of it.
+    time.sleep(rng.uniform(0, 0.12) if rng.random() < 0.5 else rng.uniform(0, 1.2))
+    victims = kill(find)
+    life.ended = True
+    if find in (kill_containerd, kill_shim_and_containerd):
+        time.sleep(rng.uniform(0, 0.2))
+        run("rig", "stop")
+        run("rig", "start")
+        assert answers(), "containerd does not start again"
+    life.join(6 * PATIENCE)
+    assert not life.is_alive() and not life.hung, life.hung or "the life of the container does not end"
+    run("rig", "clean")
+    left = set(run("rig", "leaks").stdout.decode().splitlines()) - KNOWN
+    KNOWN.update(left)
+    assert not left, f"{find.__name__} ({len(victims)} killed) left: " + "; ".join(sorted(left))
+
+
+def main():
+    rng = random.Random(SEED)
+    failed = 0
+    print(f"  {ROUNDS} rounds, SEED={SEED}", flush=True)
+    for number in range(ROUNDS):
+        try:
+            one_round(number, rng)
+        except AssertionError as e:
+            failed += 1
+            print(f"FAIL round {number}: {e}", flush=True)
+            for pid, _, args in list(processes()):
+                if b"containerd-shim" in args[0]:
+                    os.kill(pid, signal.SIGKILL)
+            run("rig", "clean")
+    if not failed:
+        print("ok nothing hangs and nothing is left after kill 9 at any moment")
+    return 1 if failed else 0
+
+
+sys.exit(main())
