@@ -5,6 +5,7 @@
  */
 #include <elf.h>
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,7 @@
 #define PTRACE_GETSIGMASK 0x420a
 #define PTRACE_SETSIGMASK 0x420b
 #endif
+#define SPINS 200
 
 /* A `syscall` instruction in the vdso: program text is never patched. */
 static int find_syscall_insn(struct stopped *p, struct err *e)
@@ -58,16 +60,33 @@ static int find_syscall_insn(struct stopped *p, struct err *e)
     return err_set(e, -ENOTSUP, "process %d has no syscall instruction in its vdso", p->pid);
 }
 
+/*
+ * Never sleeps in waitpid: the first process of a pid namespace that is killed now is not reported
+ * before all others of the namespace are reaped, and those that we trace are reaped by us alone.
+ */
+static pid_t wait_patiently(pid_t tid, int *status)
+{
+    for (unsigned round = 0;; round++) {
+        siginfo_t dead;
+        pid_t r = waitpid(tid, status, __WALL | WNOHANG);
+        if (r != 0 && !(r < 0 && errno == EINTR))
+            return r;
+        if (round < SPINS) { /* an injected call takes microseconds */
+            (void)sched_yield();
+            continue;
+        }
+        (void)usleep(50);
+        (void)waitid(P_ALL, 0, &dead, WEXITED | WNOHANG | __WALL);
+    }
+}
+
 static int wait_stop(pid_t tid, int want, struct err *e)
 {
     int status;
 
     for (;;) {
-        if (waitpid(tid, &status, __WALL) < 0) {
-            if (errno == EINTR)
-                continue;
+        if (wait_patiently(tid, &status) < 0)
             return err_sys(e, "wait for thread %d", tid);
-        }
         if (WIFEXITED(status) || WIFSIGNALED(status))
             return err_set(e, -ESRCH, "thread %d ended during the pause", tid);
         if (WIFSTOPPED(status) && WSTOPSIG(status) == want && (want == SYSCALL_STOP || status >> 16 == PTRACE_EVENT_STOP))

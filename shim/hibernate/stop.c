@@ -63,6 +63,9 @@ static int wait_event_stop(pid_t tid, int64_t until_ms)
             if (clock_mono_ms() > until_ms)
                 return -ETIMEDOUT;
             (void)usleep(50);
+            /* Killed ones that we trace: the first process of their pid namespace cannot end before they are reaped. */
+            siginfo_t dead;
+            (void)waitid(P_ALL, 0, &dead, WEXITED | WNOHANG | __WALL);
             continue;
         }
         if (WIFEXITED(status) || WIFSIGNALED(status))
