@@ -261,6 +261,6 @@ int builder_main(struct plan *plan, int sock, struct err *e)
         r = send_built(&b, view, sock);
     if (r < 0)
         return r;
-    (void)read(sock, &c, 1); /* until the launcher has our mount namespace */
+    (void)!read(sock, &c, 1); /* until the launcher has our mount namespace */
     return 0;
 }

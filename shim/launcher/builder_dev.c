@@ -134,7 +134,7 @@ int build_devpts(struct build *b, const struct spec_mount *m, const struct entry
     int fd = build_fresh(b, "devpts", m, &own, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, e);
     if (fd < 0)
         return fd;
-    (void)fchownat(fd, "", b->base, b->base, AT_EMPTY_PATH);
+    (void)!fchownat(fd, "", b->base, b->base, AT_EMPTY_PATH);
     return attach_and_drop(b, fd, m->destination, e);
 }
 
@@ -146,7 +146,7 @@ int build_mqueue(struct build *b, const struct spec_mount *m, const struct entry
     int fd = build_fresh(b, "mqueue", m, entry, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, e);
     if (fd < 0)
         return fd;
-    (void)fchownat(fd, "", b->base, b->base, AT_EMPTY_PATH); /* made with the namespace, by host root */
+    (void)!fchownat(fd, "", b->base, b->base, AT_EMPTY_PATH); /* made with the namespace, by host root */
     return attach_and_drop(b, fd, m->destination, e);
 }
 
