@@ -220,7 +220,13 @@ int ids_release(const char *state_dir, const char *pod_id, struct err *e)
         uint64_t base;
         scoped_free char *owner = NULL;
         if (parse_u64(entry->d_name, UINT32_MAX, &base) < 0 ||
-            file_read(dir, entry->d_name, POD_ID_MAX, &owner, NULL, NULL) < 0 || strcmp(owner, pod_id) != 0)
+            file_read(dir, entry->d_name, POD_ID_MAX, &owner, NULL, NULL) < 0)
+            continue;
+        if (!owner[0]) { /* its shim was killed before it wrote the name: nobody will ever ask for it */
+            (void)reclaim(dir, (uint32_t)base);
+            continue;
+        }
+        if (strcmp(owner, pod_id) != 0)
             continue;
         r = reclaim(dir, (uint32_t)base);
         if (r > 0)
