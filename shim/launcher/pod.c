@@ -88,15 +88,36 @@ static void wait_for_end(int sock)
         continue;
 }
 
+/* A user namespace that containerd made (hostUsers: false): enter it and make the others below it. */
+static int enter_given_user_ns(const char *path, struct err *e)
+{
+    scoped_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0 || setns(fd, CLONE_NEWUSER) < 0)
+        return err_sys(e, "linux.namespaces: user namespace %s", path);
+    int r = sys_setgroups(0, NULL);
+    if (r == 0)
+        r = sys_setresgid(0);
+    if (r == 0)
+        r = sys_setresuid(0);
+    if (r < 0)
+        return err_set(e, r, "become root of user namespace %s: %s", path, strerror(-r));
+    return unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0 ? err_sys(e, "namespaces of the pod") : 0;
+}
+
 static int holder_main(int sock, const struct spec *spec, struct err *e)
 {
     struct msg m = {.kind = MSG_READY};
+    const char *given = spec->ns[SPEC_NS_USER].path;
 
+    int r = given ? enter_given_user_ns(given, e) : 0;
+    if (r < 0)
+        return r;
     if (spec->hostname && sethostname(spec->hostname, strlen(spec->hostname)) < 0)
         return err_sys(e, "hostname \"%s\"", spec->hostname);
     if (spec->domainname && setdomainname(spec->domainname, strlen(spec->domainname)) < 0)
         return err_sys(e, "domainname \"%s\"", spec->domainname);
-    int r = msg_send(sock, &m, NULL, 0);
+    r = msg_send(sock, &m, NULL, 0);
     wait_for_end(sock);
     return r;
 }
@@ -206,11 +227,30 @@ static int map_ids(pid_t holder, uint32_t base, struct err *e)
     return 0;
 }
 
+/* A given user namespace must really have the range that the configuration says: everything is idmapped by it. */
+static int check_map(pid_t holder, uint32_t base, struct err *e)
+{
+    static const char *const files[] = {"uid_map", "gid_map"};
+
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        char path[64];
+        scoped_free char *text = NULL;
+        unsigned inside = 1, outside = 0, size = 0;
+        (void)snprintf(path, sizeof path, "/proc/%d/%s", (int)holder, files[i]);
+        int r = file_read(AT_FDCWD, path, 4096, &text, NULL, e);
+        if (r < 0)
+            return r;
+        if (sscanf(text, "%u %u %u", &inside, &outside, &size) != 3 || inside != 0 || outside != base || size < IDS_SIZE)
+            return err_set(e, -EINVAL, "linux.namespaces: %s of the given user namespace is not that of linux.uidMappings", files[i]);
+    }
+    return 0;
+}
+
 /* The range the specification brings (pods with hostUsers: false), or a free one of ours. */
 static int take_range(struct pod *pod, const struct spec *spec, const char *state_dir, struct err *e)
 {
-    if (spec->ns[SPEC_NS_USER].path)
-        return err_set(e, -EINVAL, "linux.namespaces: a user namespace by path cannot start a pod");
+    if (spec->n_uid_map == 0 && spec->n_gid_map == 0 && spec->ns[SPEC_NS_USER].path)
+        return err_set(e, -EINVAL, "linux.uidMappings and gidMappings are missing for the given user namespace");
     if (spec->n_uid_map == 0 && spec->n_gid_map == 0)
         return ids_take(state_dir, pod->id, &pod->base, &pod->range_lock, e);
 
@@ -256,13 +296,14 @@ static int make_namespaces(struct pod *pod, const struct spec *spec, struct err 
     int r = helper_start(&opener, 0, opener_main, spec, e);
     if (r < 0)
         return r;
-    r = helper_start(&holder, CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS, holder_main, spec, e);
-    if (r < 0)
-        return r;
-    r = map_ids(holder.pid, pod->base, e);
-    if (r < 0)
-        return r;
-    r = open_holder_namespaces(pod, holder.pid, e);
+    bool given = spec->ns[SPEC_NS_USER].path != NULL;
+    r = helper_start(&holder, given ? 0 : CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS, holder_main, spec, e);
+    if (r == 0)
+        r = given ? msg_recv(holder.sock, HELPER_MS, &m, fds, e) : map_ids(holder.pid, pod->base, e);
+    if (r == 0 && given)
+        r = check_map(holder.pid, pod->base, e);
+    if (r == 0)
+        r = open_holder_namespaces(pod, holder.pid, e);
     if (r < 0)
         return r;
     r = recv_one_fd(opener.sock, &pod->cni_net_ns, e);
@@ -272,7 +313,7 @@ static int make_namespaces(struct pod *pod, const struct spec *spec, struct err 
         r = set_sysctls(pod, opener.sock, e);
     if (r < 0)
         return r;
-    return msg_recv(holder.sock, HELPER_MS, &m, fds, e);
+    return given ? 0 : msg_recv(holder.sock, HELPER_MS, &m, fds, e);
 }
 
 int pod_new(const char *id, const struct spec *spec, const char *state_dir, struct pod **ret, struct err *e)

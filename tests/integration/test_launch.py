@@ -578,6 +578,29 @@ def it_takes_the_id_range_that_the_configuration_brings():
             like(r.err, "linux.uidMappings")
 
 
+def it_enters_a_user_namespace_that_was_made_for_the_pod():
+    with Bundle() as b:
+        holder = subprocess.Popen(["unshare", "--user", "sleep", "100"])
+        try:
+            path = f"/proc/{holder.pid}/ns/user"
+            end = time.time() + 5
+            while os.readlink(path) == os.readlink("/proc/self/ns/user") and time.time() < end:
+                time.sleep(0.01)
+            for kind in ("uid", "gid"):
+                with open(f"/proc/{holder.pid}/{kind}_map", "w") as f:
+                    f.write("0 2000000 65536\n")
+                b.spec["linux"][kind + "Mappings"] = [{"containerID": 0, "hostID": 2000000, "size": 65536}]
+            b.spec["linux"]["namespaces"].append({"type": "user", "path": path})
+            out = good(b.sh("readlink /proc/self/ns/user; id -u; touch /made; chown 5 /made; hostname; echo > /dev/null && echo ok"))
+            same(out, os.readlink(path) + "\n0\nbox\nok\n")
+            same(os.stat(os.path.join(b.root, "made")).st_uid, 5, "owner on disk")
+            b.spec["linux"]["uidMappings"] = b.spec["linux"]["gidMappings"] = [{"containerID": 0, "hostID": 3000000, "size": 65536}]
+            like(b.run("true").err, "uid_map of the given user namespace is not that of linux.uidMappings")
+        finally:
+            holder.kill()
+            holder.wait()
+
+
 def it_hides_the_waiting_process_from_the_container():
     """What an exec process holds before it executes must be out of reach of the container's root."""
     with Bundle() as b:
