@@ -253,8 +253,8 @@ static NORETURN void hooks_main(int sock, const struct hook_state *state, enum s
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     sys_close_others(&sock, 1);
-    int r = chdir(state->bundle) < 0 ? 0 : 0; /* the bundle may be gone already; hooks get its name anyway */
-    r = hooks_run(state, kind, &e);
+    (void)!chdir(state->bundle); /* it may be gone already; hooks get its name anyway */
+    int r = hooks_run(state, kind, &e);
     if (r < 0)
         (void)msg_fail(sock, r, &e);
     else
