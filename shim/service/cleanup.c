@@ -280,11 +280,13 @@ static void end_container(const char *ns, const char *id, const char *bundle, st
     /* First of all the sentry of a dead shim: nothing may be served to processes that are to die. */
     if (shim_dead)
         kill_process(&s->sentry, deadline_ms);
-    kill_process(&s->init, deadline_ms);
+    /* Without waiting: a paused container's processes are frozen, and die when end_cgroup() thaws them. */
+    kill_process(&s->init, 0);
     bool last = shim_dead && !pod_has_others(ns, s->pod, id);
     if (last)
         end_sentry_cgroup(s, deadline_ms, e);
     end_cgroup_at(s->cgroup, deadline_ms, e);
+    kill_process(&s->init, deadline_ms); /* if it was in no cgroup of ours */
     unmount_below(bundle);
     unmount_rootfs(bundle);
     if (last)
