@@ -2,7 +2,8 @@
  * `-info` (containerd 2.0 and later): who we are and what we can do, as containerd's RuntimeInfo.
  *
  * kubelet reads two things out of the features document through CRI: recursive read-only mounts (the
- * option "rro") and user namespaces (linux.mountExtensions.idmap).
+ * option "rro") and user namespaces (linux.mountExtensions.idmap).  Every pod gets one; with hostUsers: false
+ * containerd makes it and the launcher enters it.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -16,13 +17,6 @@
 #include "shim/cli/cli.h"
 #include "shim/cli/kernel.h"
 #include "shim/launcher/mountopt.h"
-
-/*
- * What kubelet wants to know is not whether a pod gets a user namespace (here each one does), but whether
- * it may bring its own: hostUsers: false makes containerd create one and pass it by path, which the
- * launcher refuses so far.  kubelet then turns such pods away with a sentence of its own.
- */
-#define USER_NAMESPACES false
 
 static const char features_type[] = "types.containerd.io/opencontainers/runtime-spec/1/features/Features";
 
@@ -68,8 +62,8 @@ static char *features(void)
     json_t *linux_part = json_pack(
         "{s:o, s:o, s:{s:b, s:b, s:b, s:b}, s:o, s:o, s:o, s:o, s:{s:o}, s:o}", "namespaces",
         strings(namespaces, ARRAY_LEN(namespaces)), "capabilities", strings(capabilities, ARRAY_LEN(capabilities)),
-        "cgroup", "v1", 1, "v2", 1, "systemd", 1, "rdma", 0, "seccomp", enabled(true), "apparmor", enabled(false),
-        "selinux", enabled(false), "intelRdt", enabled(false), "mountExtensions", "idmap", enabled(USER_NAMESPACES),
+        "cgroup", "v1", 1, "v2", 1, "systemd", 1, "rdma", 0, "seccomp", enabled(true), "apparmor", enabled(true),
+        "selinux", enabled(true), "intelRdt", enabled(false), "mountExtensions", "idmap", enabled(true),
         "netDevices", enabled(false));
     json_t *all = json_pack("{s:s, s:s, s:o, s:o, s:o}", "ociVersionMin", "1.0.0", "ociVersionMax", "1.3.0", "hooks",
                             strings(hooks, ARRAY_LEN(hooks)), "mountOptions", mount_options(), "linux", linux_part);
