@@ -8,7 +8,7 @@ FUZZ_O       := build/fuzz
 FUZZ_FLAGS   := -std=gnu11 -O1 -g -D_GNU_SOURCE -I. -isystem $(FUZZ_O)/gen -fsanitize=address,undefined \
                 -fno-sanitize-recover=all -fno-omit-frame-pointer -MD -MP
 FUZZ_NAMES   := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
-FUZZ_SRC     := $(BASE_SRC) $(wildcard shim/ttrpc/*.c shim/oci/*.c shim/cgroup/*.c shim/cli/*.c) $(wildcard controller/kube/*.c controller/core/*.c)
+FUZZ_SRC     := $(BASE_SRC) $(wildcard shim/ttrpc/*.c shim/oci/*.c shim/cgroup/*.c shim/cli/*.c shim/egress/*.c shim/sentry/address.c shim/sentry/msghdr.c shim/sentry/egress.c) $(wildcard controller/kube/*.c controller/core/*.c)
 FUZZ_GEN     := $(PROTO:shim/ttrpc/proto/%.proto=$(FUZZ_O)/gen/%.pb-c.c)
 
 fuzz: $(FUZZ_NAMES:%=fuzz-%)
