@@ -31,6 +31,7 @@ void cgroup_free(struct cgroup *cg)
     }
     fd_close(cg->oom_fd);
     fd_close(cg->oom_watched);
+    free(cg->unit);
     free(cg);
 }
 
@@ -180,7 +181,7 @@ static int create_part(struct cgroup *cg, const struct cg_hier *h, const char *p
     int made = cg_mkdir(h, path, e);
     if (made < 0)
         return made;
-    if (h->v2 && cg->mode == CGROUP_V2)
+    if (h->v2 && cg->mode == CGROUP_V2 && !cg->unit) /* Delegate made systemd do it */
         enable_path(h, path);
     int r = open_part(cg, h, path, e);
     if (r < 0 && cg->n > 0 && cg->part[cg->n - 1].hier == h)
@@ -236,18 +237,37 @@ static int plan_new_group(const struct cgroup *cg, const struct spec_resources *
     return r;
 }
 
-static int create_at(const char *path, const char *proc_cgroup, const struct spec_resources *res, struct cgroup **ret, struct err *e)
+static int create_at(struct cgroup *cg, const char *path, const char *proc_cgroup, const struct spec_resources *res, struct err *e)
 {
-    scoped(cgroup_free) struct cgroup *cg = cgroup_new();
     int r = create_parts(cg, path, proc_cgroup, e);
     if (r == 0)
         r = plan_new_group(cg, res, e);
-    if (r < 0) {
+    if (r < 0)
         undo_create(cg);
+    return r;
+}
+
+/* A scope that systemd makes: the path has its form, is no slice, and systemd runs here. */
+static bool is_scope_here(const char *cgroups_path, const char *path)
+{
+    size_t n = strlen(path), tail = strlen(".slice");
+    bool slice = n > tail && strcmp(path + n - tail, ".slice") == 0;
+
+    return cg_path_is_systemd(cgroups_path) && !slice && cg_systemd_runs();
+}
+
+/* Its directories are a part of it. */
+static int create_scope(struct cgroup *cg, const char *cgroups_path, const char *path, const struct spec_resources *res, struct err *e)
+{
+    struct cg_scope scope = {0};
+    int r = cg_systemd_start(cgroups_path, path, res, &scope, e);
+    if (r < 0)
         return r;
-    }
-    *ret = take(cg);
-    return 0;
+    cg->unit = scope.unit;
+    r = create_at(cg, path, NULL, res, e);
+    if (r < 0)
+        cg_systemd_abandon(&scope);
+    return r;
 }
 
 int cgroup_create(const char *cgroups_path, const struct spec_resources *res, struct cgroup **ret, struct err *e)
@@ -265,7 +285,14 @@ int cgroup_create(const char *cgroups_path, const struct spec_resources *res, st
         if (r < 0)
             return r;
     }
-    return create_at(path, own, res, ret, e);
+    scoped(cgroup_free) struct cgroup *cg = cgroup_new();
+    if (is_scope_here(cgroups_path, path))
+        r = create_scope(cg, cgroups_path, path, res, e);
+    else
+        r = create_at(cg, path, own, res, e);
+    if (r == 0)
+        *ret = take(cg);
+    return r;
 }
 
 /* "a/b.scope" and "-x" give "a/b-x.scope". */
@@ -290,6 +317,8 @@ static int open_at(const char *cgroups_path, const char *suffix, struct cgroup *
     if (relative)
         (void)file_read(AT_FDCWD, "/proc/self/cgroup", 1u << 20, &own, &len, NULL);
     scoped(cgroup_free) struct cgroup *cg = cgroup_new();
+    if (!suffix[0] && is_scope_here(cgroups_path, path))
+        cg->unit = xstrdup(strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
     const struct cg_host *host = cg_host();
     for (size_t i = 0; i < host->n; i++) {
         scoped_free char *base = path_in(&host->hier[i], path, own);
@@ -375,6 +404,10 @@ int cgroup_remove(struct cgroup *cg, struct err *e)
 {
     int result = 0;
 
+    if (cg->unit && !cgroup_is_empty(cg))
+        return err_set(e, -EBUSY, "%s still has processes", cg->unit);
+    if (cg->unit && cg_systemd_stop(cg->unit, e) == 0)
+        free(take(cg->unit));
     for (size_t i = 0; i < cg->n; i++) {
         int r = remove_part(&cg->part[i]);
         if (r < 0)

@@ -64,6 +64,7 @@ struct cgroup {
     size_t n;
     int v1_tasks[CG_HIER_MAX];
     size_t n_v1_tasks;
+    char *unit;              /* the systemd scope that it is; NULL = plain directories */
     int oom_fd, oom_watched; /* v1: eventfd and memory.oom_control; v2: inotify */
 };
 /* The part with a controller; NULL: the host has no such hierarchy. */
@@ -150,6 +151,20 @@ void cg_stats_v1(const struct cgroup *cg, struct cgroup_stats *out, char *buf);
 void cg_stats_v2(const struct cgroup *cg, struct cgroup_stats *out, char *buf);
 /* Calls fn with "2MB", "1GB", ... for the huge page sizes of this machine. */
 void cg_hugepage_sizes(void (*fn)(const char *size, void *data), void *data);
+
+/* ---- systemd -------------------------------------------------------------------------------------- */
+
+struct cg_scope {
+    char *unit; /* the caller's */
+    pid_t holder;
+};
+bool cg_systemd_runs(void); /* as process 1 of our own PID namespace, and it can be talked to */
+/* Starts the scope of cgroups_path (systemd form), which expands to path; its directories exist afterwards. */
+int cg_systemd_start(const char *cgroups_path, const char *path, const struct spec_resources *res, struct cg_scope *ret, struct err *e);
+void cg_systemd_abandon(const struct cg_scope *s); /* before the container is in it: the scope ends */
+/* For an empty scope, before its directory goes: systemd does not notice an end that it cannot read about. */
+int cg_systemd_stop(const char *unit, struct err *e);
+int cg_systemd_update(const char *unit, const struct spec_resources *res, struct err *e);
 
 /* ---- devices -------------------------------------------------------------------------------------- */
 

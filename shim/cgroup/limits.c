@@ -59,7 +59,10 @@ int cgroup_update(struct cgroup *cg, const struct spec_resources *res, struct er
     } else {
         r = cg_plan_v1(res, &plan, e);
     }
-    return r < 0 ? r : cg_apply(cg, &plan, true, e);
+    if (r == 0)
+        r = cg_apply(cg, &plan, true, e);
+    /* systemd writes what it knows again after a daemon-reload. */
+    return r == 0 && cg->unit ? cg_systemd_update(cg->unit, res, e) : r;
 }
 
 /* ---- the pod ------------------------------------------------------------------------------------------ */

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/scoped.h"
+#include "shim/cgroup/dbus.h"
 #include "shim/cgroup/internal.h"
 #include "shim/cgroup/stats.h"
 #include "shim/oci/spec.h"
@@ -124,6 +125,21 @@ static void counters(const char *text)
     }
 }
 
+static void message(const uint8_t *data, size_t size)
+{
+    struct dbus_in m;
+    size_t used = 0, at = 0;
+    uint32_t number;
+
+    if (dbus_parse(data, size, &m, &used) != 0)
+        return;
+    assert(used <= size && m.member && m.error_name && m.signature);
+    (void)dbus_get_u32(&m, &at, &number);
+    while (dbus_get_string(&m, &at))
+        continue;
+    assert(at <= m.len);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     log_init(-1, LOG_ERROR);
@@ -140,6 +156,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 'C':
         counters(text);
+        break;
+    case 'D':
+        message(data + 1, size - 1);
         break;
     case 'G':
         path(text);

@@ -3,6 +3,7 @@
  * case.  Everything is made below /gbxcg-<pid>, and that nothing of it is left is a case too.
  *
  *   cgroup_driver          all cases
+ *   cgroup_driver systemd  scopes; only where systemd is process 1 and cgroups are version 2
  *   cgroup_driver bench    how long the steps take: median of 50, in ms
  */
 #include <errno.h>
@@ -735,6 +736,189 @@ static void nothing_is_left_behind(void)
     OK;
 }
 
+/* ---- on a host that systemd runs ----------------------------------------------------------------------- */
+
+static int systemctl(const char *verb, const char *unit)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        execlp("systemctl", "systemctl", "-q", verb, unit, NULL);
+        _exit(127);
+    }
+    int status = status_of(pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static const char *scope_file(const char *file)
+{
+    static char text[256];
+    char path[512];
+
+    (void)snprintf(path, sizeof path, "/sys/fs/cgroup/gbxcg.slice/gbxcg-pod1.slice/cri-containerd-x.scope/%s", file);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    text[n > 0 ? n : 0] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    fd_close(fd);
+    return text;
+}
+
+static struct cgroup *make_scope(const char *name, const char *json, struct err *e)
+{
+    struct cgroup *cg = NULL;
+    scoped(spec_resources_free) struct spec_resources *res = NULL;
+    scoped_free char *path = xasprintf("gbxcg-pod1.slice:cri-containerd:%s", name);
+
+    if (spec_resources_parse(json, strlen(json), &res, e) < 0)
+        return NULL;
+    return cgroup_create(path, res, &cg, e) < 0 ? NULL : cg;
+}
+
+/* After the group's own end: systemd has seen it too. */
+static void end_scope(struct cgroup *cg);
+SCOPED_DEFINE(struct cgroup, end_scope)
+
+#define SCOPE "cri-containerd-x.scope"
+#define SCOPE_LIMITS "{\"memory\":{\"limit\":67108864,\"swap\":67108864},\"cpu\":{\"shares\":512,\"quota\":25000,\"period\":50000,\"cpus\":\"0\"},\"pids\":{\"limit\":32}}"
+
+static bool is_empty(struct cgroup *cg)
+{
+    return cgroup_is_empty(cg);
+}
+
+static size_t count_pids(struct cgroup *cg)
+{
+    pid_t *pids = NULL;
+    size_t n = 0;
+    (void)cgroup_pids(cg, &pids, &n, NULL);
+    free(pids);
+    return n;
+}
+
+static bool holder_is_gone(struct cgroup *cg)
+{
+    return count_pids(cg) == 1;
+}
+
+static bool scope_is_gone(struct cgroup *cg UNUSED)
+{
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        continue;
+    return systemctl("is-active", SCOPE) != 0;
+}
+
+static void end_scope(struct cgroup *cg)
+{
+    if (!cg)
+        return;
+    end_group(cg);
+    bool gone = false;
+    for (int i = 0; i < 5 && !gone; i++) {
+        gone = scope_is_gone(NULL);
+        sleep_ms(gone ? 0 : 100);
+    }
+    if (!gone) {
+        printf("FAIL a scope ends when its directory is removed: it is still there\n");
+        failures++;
+    }
+}
+
+static void a_path_in_the_systemd_form_becomes_a_scope(void)
+{
+    struct err e = {0};
+    double before = 0;
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    before = (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+    scoped(end_scope) struct cgroup *cg = make_scope("x", SCOPE_LIMITS, &e);
+    CHECK(cg);
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    printf("  made in %.0f ms\n", (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6 - before);
+    CHECK(systemctl("is-active", SCOPE) == 0);
+    CHECK(strcmp(scope_file("memory.max"), "67108864") == 0 && strcmp(scope_file("cpu.max"), "25000 50000") == 0);
+    CHECK(start(cg, do_pause, NULL) > 0);
+    CHECK(wait_until(holder_is_gone, cg));
+    CHECK(systemctl("is-active", SCOPE) == 0);
+    OK;
+}
+
+static void limits_survive_a_daemon_reload(void)
+{
+    static const char *const files[] = {"memory.max", "memory.swap.max", "cpu.max", "cpu.weight", "cpuset.cpus", "pids.max"};
+    char old[6][64];
+    struct err e = {0};
+    scoped(end_scope) struct cgroup *cg = make_scope("x", SCOPE_LIMITS, &e);
+    CHECK(cg && start(cg, do_pause, NULL) > 0);
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < 6; i++)
+            (void)snprintf(old[i], sizeof old[i], "%.60s", scope_file(files[i]));
+        CHECK(strcmp(old[0], round ? "134217728" : "67108864") == 0 && strcmp(old[1], "0") == 0 && strcmp(old[3], "59") == 0 && strcmp(old[4], "0") == 0);
+        CHECK(systemctl("daemon-reload", NULL) == 0);
+        struct cgroup *other = make_scope("y", "{}", &e); /* makes systemd look at the slice again */
+        CHECK(other && cgroup_kill(other, SIGKILL, &e) == 0);
+        CHECK(wait_until(is_empty, other) && cgroup_remove(other, &e) == 0);
+        cgroup_free(other);
+        for (size_t i = 0; i < 6; i++)
+            if (strcmp(old[i], scope_file(files[i])) != 0)
+                (void)snprintf(e.text, sizeof e.text, "%s was %s, is %s", files[i], old[i], scope_file(files[i]));
+        CHECK(e.text[0] == '\0');
+        CHECK(update(cg, "{\"memory\":{\"limit\":134217728,\"swap\":134217728},\"pids\":{\"limit\":77}}", &e) == 0);
+    }
+    OK;
+}
+
+static void a_scope_ends_with_its_processes_and_leaves_nothing(void)
+{
+    struct err e = {0};
+    size_t bytes = 128u << 20;
+    struct cgroup *cg = make_scope("x", SCOPE_LIMITS, &e);
+    CHECK(cg);
+    int status = status_of(start(cg, do_eat, &bytes)); /* an OOM kill would leave a failed unit */
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && cgroup_oom_count(cg) == 1);
+    (void)cgroup_kill(cg, SIGKILL, &e);
+    CHECK(wait_until(scope_is_gone, cg));
+    CHECK(systemctl("is-failed", SCOPE) != 0);
+    CHECK(cgroup_remove(cg, &e) == 0);
+    cgroup_free(cg);
+    OK;
+}
+
+static void a_scope_that_nobody_entered_ends_when_killed(void)
+{
+    struct err e = {0};
+    struct cgroup *cg = make_scope("x", "{}", &e);
+    CHECK(cg);
+    CHECK(cgroup_kill(cg, SIGKILL, &e) == 0);
+    CHECK(wait_until(scope_is_gone, cg));
+    CHECK(cgroup_remove(cg, &e) == 0);
+    cgroup_free(cg);
+    OK;
+}
+
+static void a_refusal_of_systemd_is_passed_on(void)
+{
+    struct err e = {0};
+    scoped(end_scope) struct cgroup *cg = make_scope("x", "{}", &e);
+    CHECK(cg && start(cg, do_pause, NULL) > 0);
+    CHECK(!make_scope("x", "{}", &e));
+    CHECK(strstr(err_text(&e), "linux.cgroupsPath: systemd: Unit " SCOPE));
+    e.text[0] = '\0';
+    CHECK(!make_scope("z", "{\"cpu\":{\"mems\":\"999\"}}", &e)); /* ours, after systemd's part is done */
+    sleep_ms(300);
+    CHECK(systemctl("is-active", "cri-containerd-z.scope") != 0);
+    OK;
+}
+
+static void systemd_cases(void)
+{
+    a_path_in_the_systemd_form_becomes_a_scope();
+    limits_survive_a_daemon_reload();
+    a_scope_ends_with_its_processes_and_leaves_nothing();
+    a_scope_that_nobody_entered_ends_when_killed();
+    a_refusal_of_systemd_is_passed_on();
+    (void)systemctl("stop", "gbxcg.slice");
+}
+
 /* ---- how long it takes --------------------------------------------------------------------------------- */
 
 static double now_ms(void)
@@ -822,6 +1006,10 @@ int main(int argc, char **argv)
     v2 = cgroup_host_mode() == CGROUP_V2;
     if (argc > 1 && strcmp(argv[1], "bench") == 0)
         return bench();
+    if (argc > 1 && strcmp(argv[1], "systemd") == 0) {
+        systemd_cases();
+        return failures > 0;
+    }
     printf("cgroup v%d\n", v2 ? 2 : 1);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         cases[i]();
