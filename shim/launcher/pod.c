@@ -258,8 +258,9 @@ static int take_range(struct pod *pod, const struct spec *spec, const char *stat
     if (spec->n_uid_map != 1 || spec->n_gid_map != 1 || u->container_id != 0 || u->size < IDS_SIZE ||
         g->container_id != 0 || g->size < IDS_SIZE || u->host_id != g->host_id)
         return err_set(e, -EINVAL, "linux.uidMappings and gidMappings must be one equal range of 65536 ids from 0");
-    if (u->host_id == 0 || u->host_id > INT32_MAX - IDS_SIZE)
-        return err_set(e, -EINVAL, "linux.uidMappings: the range must not hold the host's root and must end below 2^31, not begin at %u", u->host_id);
+    /* Above 2^31 ping sockets do not work: net.ipv4.ping_group_range ends there. */
+    if (u->host_id == 0 || u->host_id > UINT32_MAX - IDS_SIZE)
+        return err_set(e, -EINVAL, "linux.uidMappings: the range must not hold the host's root, and not begin at %u", u->host_id);
     pod->base = u->host_id;
     return 0;
 }
