@@ -116,6 +116,8 @@ static void put_test(struct writer *w, const struct rule_test *t, size_t *fail, 
         put_jump(w, BPF_JSET, ~(uint32_t)t->value, 0, 1);
     else if (t->op == TEST_IS)
         put_jump(w, BPF_JEQ, (uint32_t)t->value, 1, 0);
+    else if (t->op == TEST_GIVEN)
+        put_jump(w, BPF_JEQ, 0, 0, 1);
     else if (t->op == TEST_HAS)
         put_jump(w, BPF_JSET, (uint32_t)t->value, 1, 0);
     else

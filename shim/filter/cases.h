@@ -84,6 +84,8 @@ CASES(clone) = {
     NATIVE(BITS64(0, CLONE_BITS), IN_MASK(0, CLONE_THREAD_ | CLONE_FILES_, thread_with_files)),
     NATIVE(BITS64(0, CLONE_BITS & ~(uint64_t)CLONE_THREAD_)),
 };
+/* The caller itself: the pod's CPUs. Another process, by a number that only the kernel can translate: its real mask. */
+CASES(sched_getaffinity) = {EMULATE(IS(0, 0)), NATIVE(GIVEN(0))};
 CASES(unshare) = {NATIVE(BITS64(0, 0x200 | 0x40000))}; /* FS SYSVSEM */
 CASES(execveat) = {NATIVE(BITS(4, 0x1000 | 0x100))};   /* AT_EMPTY_PATH AT_SYMLINK_NOFOLLOW */
 static const uint32_t id_types[] = {0, 1, 2, 3};       /* ALL PID PGID PIDFD */

@@ -13,6 +13,7 @@
 #define BITS64(a, v)     {.op = TEST_BITS, .arg = (a), .value = (v), .wide = true}
 #define IS(a, v)         {.op = TEST_IS, .arg = (a), .value = (v)}
 #define IS64(a, v)       {.op = TEST_IS, .arg = (a), .value = (v), .wide = true}
+#define GIVEN(a)         {.op = TEST_GIVEN, .arg = (a)}
 #define HAS(a, v)        {.op = TEST_HAS, .arg = (a), .value = (v)}
 #define IN(a, l)         {.op = TEST_IN, .arg = (a), .mask = ~0U, .list = (l), .n_list = ARRAY_LEN(l)}
 #define IN_MASK(a, m, l) {.op = TEST_IN, .arg = (a), .mask = (m), .list = (l), .n_list = ARRAY_LEN(l)}

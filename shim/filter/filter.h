@@ -35,6 +35,7 @@ enum rule_op {
     TEST_BITS, /* no bit outside `value` is set */
     TEST_IS,   /* equals `value` */
     TEST_IN,   /* (register & mask) is one of list[] */
+    TEST_GIVEN, /* is not 0; for a row whose two answers are both harmless */
     TEST_HAS,  /* a bit of `value` is set; chooses the errno of a DENY case, nothing else */
 };
 struct rule_test {

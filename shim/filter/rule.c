@@ -62,6 +62,8 @@ static bool test_holds(const struct rule_test *t, const uint64_t args[6])
         return value == t->value;
     case TEST_IN:
         return list_has(t, (uint32_t)value & t->mask);
+    case TEST_GIVEN:
+        return value != 0;
     case TEST_HAS:
         return (value & t->value) != 0;
     default:

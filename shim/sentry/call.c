@@ -172,6 +172,8 @@ static void record(struct call *call, int error, const char *rule, const char *d
 void call_refuse(struct call *call, int error, const char *rule, const char *detail)
 {
     record(call, error, rule, detail);
+    if (error && (unsigned)call->u.n.data.nr < COUNTED_CALLS)
+        call->core->counts->refused[call->u.n.data.nr]++;
     call_fail(call, error);
 }
 

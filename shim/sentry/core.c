@@ -356,11 +356,14 @@ static void interrupt(struct call *call, enum interrupt why)
     (void)syscall(SYS_tgkill, call->core->pid, call->worker->tid, SIGUSR1);
 }
 
-void core_release_parked(struct core *c)
+void core_release_parked(struct core *c, const char *container)
 {
     pthread_mutex_lock(&c->lock);
-    LIST_FOREACH(node, &c->parked)
-        interrupt(LIST_ENTRY(node, struct call, node), INTERRUPT_RELEASE);
+    LIST_FOREACH(node, &c->parked) {
+        struct call *call = LIST_ENTRY(node, struct call, node);
+        if (container[0] == '\0' || strcmp(call->listener->name, container) == 0)
+            interrupt(call, INTERRUPT_RELEASE);
+    }
     pthread_mutex_unlock(&c->lock);
 }
 

@@ -31,6 +31,12 @@ struct listener {
     char name[LISTENER_NAME_MAX]; /* the container's id, for records */
 };
 
+/* One page that the shim reads: how often each call was refused by the sentry. */
+#define COUNTED_CALLS 480
+struct sentry_counts {
+    _Atomic uint64_t refused[COUNTED_CALLS];
+};
+
 struct core {
     pthread_mutex_t lock;
     pthread_cond_t turn; /* followers wait here for the lead */
@@ -53,6 +59,7 @@ struct core {
     struct egress egress;
     struct dns *dns; /* NULL until the shim gives the first socket for it; main thread only */
     int dns_wake[2];
+    struct sentry_counts *counts; /* shared with the shim */
     _Atomic int64_t cpu_milli, memory_bytes;
 };
 
@@ -109,7 +116,7 @@ void worker_arm(struct worker *w, int64_t us); /* 0 disarms */
 /* Main thread: looks after parked calls; returns how long to sleep, -1 = for ever. */
 int core_tick(struct core *c);
 void core_task_answer(struct core *c, uint64_t cookie, int tgid, bool pending);
-void core_release_parked(struct core *c);
+void core_release_parked(struct core *c, const char *container); /* "" = of all */
 bool core_is_quiet(struct core *c); /* nothing short is in flight and nothing is received */
 bool core_is_empty(struct core *c); /* and nothing is parked */
 /* A question to the shim, which may get lost when the shim is busy: it is asked again. */

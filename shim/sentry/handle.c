@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -22,6 +23,8 @@
 #include "shim/launcher/pod.h"
 #include "shim/egress/policy.h"
 #include "shim/sentry/dns_setup.h"
+#include "shim/filter/filter.h"
+#include "shim/sentry/core.h"
 #include "shim/sentry/guard.h"
 #include "shim/sentry/message.h"
 #include "shim/sentry/process.h"
@@ -38,6 +41,7 @@ struct sentry {
     int control;
     bool asked_to_stop, gone;
     struct guard *guard;
+    struct sentry_counts *counts; /* shared with it; whatever it writes there are just numbers */
     struct loop *loop;
     struct source *source;
     struct sentry_events events;
@@ -156,6 +160,7 @@ static int fork_sentry(struct sentry *s, const struct sentry_params *p, const st
         .user_ns = p->pod->user_ns,
         .mnt_ns = p->pod->empty_mnt_ns,
         .guard_dir = guard_dir(s->guard),
+        .counts = s->counts,
         .v1_tasks = tasks,
         .n_v1_tasks = v1_tasks(entry, tasks),
         .debug = p->debug,
@@ -220,6 +225,11 @@ int sentry_start(struct loop *loop, const struct sentry_params *p, const struct 
     s->control = -1;
     s->loop = loop;
     s->events = *ev;
+    s->counts = mmap(NULL, sizeof *s->counts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (s->counts == MAP_FAILED) {
+        s->counts = NULL;
+        return err_sys(e, "sentry: shared page");
+    }
     int r = guard_install(entry.v2_dir, p->pod->id, &s->guard, e);
     if (r == 0)
         r = fork_sentry(s, p, &entry, e);
@@ -245,6 +255,8 @@ void sentry_stop(struct sentry *s)
     }
     fd_close(s->control);
     guard_free(s->guard);
+    if (s->counts)
+        (void)munmap(s->counts, sizeof *s->counts);
     free(s);
 }
 
@@ -290,6 +302,28 @@ static int request_later(struct sentry *s, enum message_type type, void (*done)(
 int sentry_quiesce(struct sentry *s, void (*done)(void *data), void *data, struct err *e)
 {
     return request_later(s, MESSAGE_QUIESCE, done, data, e);
+}
+
+int sentry_release_container(struct sentry *s, const char *container_id, struct err *e)
+{
+    struct message m = {.type = MESSAGE_RELEASE};
+    (void)strncat(m.text, container_id, sizeof m.text - 1);
+    return send_message(s, &m, -1, e);
+}
+
+size_t sentry_refused(const struct sentry *s, struct sentry_count *out, size_t max)
+{
+    size_t n = 0;
+    for (long nr = 0; nr < COUNTED_CALLS; nr++) {
+        const struct rule *r = rule_for(nr);
+        uint64_t count = s->counts->refused[nr];
+        if (count == 0 || !r)
+            continue;
+        if (n < max)
+            out[n] = (struct sentry_count){r->name, count};
+        n++;
+    }
+    return n;
 }
 
 int sentry_release_parked(struct sentry *s, void (*done)(void *data), void *data, struct err *e)

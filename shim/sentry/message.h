@@ -14,7 +14,7 @@ enum message_type {
     /* shim -> sentry */
     MESSAGE_LISTENER, /* a descriptor; text: the container's id */
     MESSAGE_QUIESCE,  /* DONE when nothing short is in flight */
-    MESSAGE_RELEASE,  /* DONE when nothing at all is in flight */
+    MESSAGE_RELEASE,  /* text: a container, no answer; or none: of all, DONE when nothing at all is in flight */
     MESSAGE_RESUME,
     MESSAGE_LIMITS,   /* a: thousandths of a CPU, b: bytes */
     MESSAGE_POLICY,   /* a descriptor with `a` bytes of JSON; none: no policy any more */

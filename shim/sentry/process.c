@@ -206,8 +206,8 @@ static void take_message(struct core *c, struct waiting *w, struct message *m, i
         core_stop(c, true);
         break;
     case MESSAGE_RELEASE:
-        w->release = m->cookie;
-        core_release_parked(c);
+        w->release = m->text[0] ? w->release : m->cookie;
+        core_release_parked(c, m->text);
         break;
     case MESSAGE_RESUME:
         *w = (struct waiting){0};
@@ -302,6 +302,7 @@ static int start(struct core *c, const struct sentry_boot *b, struct err *e)
     c->pid = getpid();
     c->thread_pidfds = has_thread_pidfds();
     c->debug = b->debug;
+    c->counts = b->counts;
     c->cpu_milli = b->cpu_milli;
     c->memory_bytes = b->memory_bytes;
     egress_init(&c->egress, b->hard_deny, b->n_hard_deny);

@@ -13,6 +13,7 @@ struct sentry_boot {
     int guard_dir;      /* cgroup v2 directory to be in */
     const int *v1_tasks;
     size_t n_v1_tasks;
+    struct sentry_counts *counts; /* shared */
     bool debug;
     int64_t cpu_milli, memory_bytes;
     const struct egress_range *hard_deny; /* copied by the fork */

@@ -58,6 +58,8 @@ int sentry_add_listener(struct sentry *s, int listener_fd, const char *container
  * When a pause is given up half way: thaw, then sentry_unquiesce().  `done` is called from the loop.
  */
 int sentry_quiesce(struct sentry *s, void (*done)(void *data), void *data, struct err *e);
+/* The same for the blocked calls of one container, while others of the pod run on; the freezer tells when they are gone. */
+int sentry_release_container(struct sentry *s, const char *container_id, struct err *e);
 int sentry_release_parked(struct sentry *s, void (*done)(void *data), void *data, struct err *e);
 int sentry_unquiesce(struct sentry *s, struct err *e);
 int sentry_set_limits(struct sentry *s, int64_t cpu_milli, int64_t memory_bytes, struct err *e);
@@ -73,6 +75,15 @@ int sentry_confirm_policy(struct sentry *s, struct err *e);
  * asked from the network namespace of the shim.  Once per pod.
  */
 int sentry_serve_dns(struct sentry *s, const struct pod *pod, const char *resolv_conf, struct err *e);
+/*
+ * How often calls were refused, since the start: only calls that come to the sentry; what the filter
+ * refuses by itself nobody sees.  Fills at most `max`, returns how many there are.
+ */
+struct sentry_count {
+    const char *call;
+    uint64_t n;
+};
+size_t sentry_refused(const struct sentry *s, struct sentry_count *out, size_t max);
 /* For `delete` after a killed shim: removes what sentry_start made on the host for this pod. */
 int sentry_clean_up(const char *pod_id);
 
