@@ -60,14 +60,10 @@ static int find_syscall_insn(struct stopped *p, struct err *e)
     return err_set(e, -ENOTSUP, "process %d has no syscall instruction in its vdso", p->pid);
 }
 
-/*
- * Never sleeps in waitpid: the first process of a pid namespace that is killed now is not reported
- * before all others of the namespace are reaped, and those that we trace are reaped by us alone.
- */
+/* Never sleeps in waitpid: see stop_is_ending(). */
 static pid_t wait_patiently(pid_t tid, int *status)
 {
     for (unsigned round = 0;; round++) {
-        siginfo_t dead;
         pid_t r = waitpid(tid, status, __WALL | WNOHANG);
         if (r != 0 && !(r < 0 && errno == EINTR))
             return r;
@@ -76,7 +72,10 @@ static pid_t wait_patiently(pid_t tid, int *status)
             continue;
         }
         (void)usleep(50);
-        (void)waitid(P_ALL, 0, &dead, WEXITED | WNOHANG | __WALL);
+        if (round % 64 == 0 && stop_is_ending(tid)) {
+            errno = ESRCH;
+            return -1;
+        }
     }
 }
 

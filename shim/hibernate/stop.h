@@ -49,6 +49,12 @@ int stop_all(struct stop_set *set, const struct stop_calls *calls, int64_t deadl
 void stop_detach(struct stop_set *set); /* lets go: frozen tasks stay frozen, others run on */
 void stop_done(struct stop_set *set);
 
+/*
+ * The thread was killed and is on its way out.  For the first process of a pid namespace that way ends only
+ * when all others of the namespace are reaped, those that we trace by us: waiting for it would be for ever.
+ */
+bool stop_is_ending(pid_t tid);
+
 /* While injecting, the tracer's death kills the process: it would run on with wrong registers. */
 int inject_begin(struct stopped *p, struct err *e);
 /* *ret gets the kernel's answer, errors as -errno; the return value tells whether the injection worked. */
