@@ -20,6 +20,7 @@ enum place {
     FS_DIRSYNC,
     FS_LAZY,
     COPY_UP,
+    IDMAP,
     LOOP,
     NOTHING,  /* understood, nothing to do */
 };
@@ -88,8 +89,8 @@ static const struct word {
     {"loud", NOTHING, 0, 0},
     {"defaults", NOTHING, 0, 0},
     {"remount", NOTHING, 0, 0},
-    {"idmap", NOTHING, 0, 0}, /* every volume is */
-    {"ridmap", NOTHING, 0, 0},
+    {"idmap", IDMAP, 0, 0},
+    {"ridmap", IDMAP, 0, 0},
     {"tmpcopyup", COPY_UP, 0, 0},
     {"loop", LOOP, 0, 0},
 };
@@ -153,6 +154,9 @@ static int apply(struct mountopt *o, const struct word *w, const char *field, st
     case COPY_UP:
         o->tmpcopyup = true;
         break;
+    case IDMAP:
+        o->idmap = true;
+        break;
     case LOOP:
         o->loop = true;
         break;
@@ -170,6 +174,7 @@ int mountopt_parse(const char *const *words, size_t n, const char *field, struct
     for (size_t i = 0; i < n; i++) {
         const struct word *w = find(words[i]);
         if (!w) {
+            o.idmap |= strncmp(words[i], "uidmap=", 7) == 0;
             if (words[i][0] && !is_private_word(words[i]))
                 o.data[o.n_data++] = words[i];
             continue;

@@ -16,6 +16,7 @@ struct mountopt {
     bool bind, recursive;        /* "bind", "rbind" */
     bool fs_ro, fs_sync, fs_dirsync, fs_lazytime; /* flags of the file system itself */
     bool tmpcopyup, loop;
+    bool idmap; /* "idmap", "ridmap", "uidmap=...": ids on disk are the container's */
     const char **data; /* n_data words that are none of the above; borrowed from the caller's words */
     size_t n_data;
 };

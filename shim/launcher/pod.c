@@ -262,6 +262,7 @@ static int take_range(struct pod *pod, const struct spec *spec, const char *stat
     if (u->host_id == 0 || u->host_id > UINT32_MAX - IDS_SIZE)
         return err_set(e, -EINVAL, "linux.uidMappings: the range must not hold the host's root, and not begin at %u", u->host_id);
     pod->base = u->host_id;
+    pod->ids_given = true;
     return 0;
 }
 

@@ -32,13 +32,19 @@ static int cannot_idmap(int fd, const char *path, int r, struct err *e)
                    sys_fs_name(sys_fs_magic(fd), buf, sizeof buf), path, u.release);
 }
 
-/* A private, idmapped clone of the mount that holds path. Descriptor or -errno. */
-static int idmapped_clone(const struct pod *pod, const char *path, bool recursive, struct err *e)
+/*
+ * A private clone of the mount that holds path; user_ns: idmapped, unless -1.  Descriptor or -errno.
+ *
+ * Which ids are on disk?  The container's, 0 to 65535, as a rule.  In a pod that brings its own range
+ * (hostUsers: false) containerd has them shifted to the host's, but says "uidmap=" on a mount whose
+ * lower layers are not; the upper one it makes is shifted even then.
+ */
+static int clone_for(int user_ns, const char *path, bool recursive, struct err *e)
 {
     scoped_fd int fd = mount_clone(AT_FDCWD, path, recursive);
     if (fd < 0)
         return err_set(e, fd, "snapshot %s: %s", path, strerror(-fd));
-    int r = mount_change(fd, &(struct mount_change){.propagation = MS_PRIVATE, .user_ns = pod->user_ns, .recursive = recursive,
+    int r = mount_change(fd, &(struct mount_change){.propagation = MS_PRIVATE, .user_ns = user_ns, .recursive = recursive,
                                                     .set = MOUNT_ATTR_NODEV});
     if (r < 0)
         return cannot_idmap(fd, path, r, e);
@@ -91,13 +97,15 @@ static void common_parent(char *parent, const char *path)
 struct overlay_dirs {
     char *path[LAYERS_MAX + 2]; /* lower..., then upper and work if there are any */
     uint64_t mount[LAYERS_MAX + 2];
+    int user_ns[LAYERS_MAX + 2]; /* to idmap with, -1 = none */
     struct layer_dir *slot[LAYERS_MAX + 2];
     size_t n;
 };
 
-static int add_dir(struct overlay_dirs *d, char *path /* taken */, struct layer_dir *slot, struct err *e)
+static int add_dir(struct overlay_dirs *d, char *path /* taken */, int user_ns, struct layer_dir *slot, struct err *e)
 {
     d->path[d->n] = path;
+    d->user_ns[d->n] = user_ns;
     d->slot[d->n] = slot;
     d->n++;
     if (path[0] != '/')
@@ -105,8 +113,9 @@ static int add_dir(struct overlay_dirs *d, char *path /* taken */, struct layer_
     return mount_id(path, &d->mount[d->n - 1], e);
 }
 
-static int collect_dirs(const struct mountopt *o, struct root_source *s, struct overlay_dirs *d, struct err *e)
+static int collect_dirs(const struct pod *pod, const struct mountopt *o, struct root_source *s, struct overlay_dirs *d, struct err *e)
 {
+    const int lower_ns = pod->ids_given && !o->idmap ? -1 : pod->user_ns, upper_ns = pod->ids_given ? -1 : pod->user_ns;
     const char *list = mountopt_data(o, "lowerdir"), *upper = mountopt_data(o, "upperdir"), *work = mountopt_data(o, "workdir");
 
     if (!list || !list[0])
@@ -115,7 +124,7 @@ static int collect_dirs(const struct mountopt *o, struct root_source *s, struct 
     while (*list) {
         if (s->n_lower == LAYERS_MAX)
             return err_set(e, -EINVAL, "rootfs: more than %d layers", LAYERS_MAX);
-        int r = add_dir(d, next_lower(&list), &s->lower[s->n_lower++], e);
+        int r = add_dir(d, next_lower(&list), lower_ns, &s->lower[s->n_lower++], e);
         if (r < 0)
             return r;
     }
@@ -123,28 +132,33 @@ static int collect_dirs(const struct mountopt *o, struct root_source *s, struct 
         return 0;
     if (!work)
         return err_set(e, -EINVAL, "rootfs: overlay with upperdir but without workdir");
-    int r = add_dir(d, xstrdup(upper), &s->upper, e);
-    return r < 0 ? r : add_dir(d, xstrdup(work), &s->work, e);
+    int r = add_dir(d, xstrdup(upper), upper_ns, &s->upper, e);
+    return r < 0 ? r : add_dir(d, xstrdup(work), upper_ns, &s->work, e);
+}
+
+static bool same_group(const struct overlay_dirs *d, size_t a, size_t b)
+{
+    return !d->slot[a]->path && d->mount[a] == d->mount[b] && d->user_ns[a] == d->user_ns[b];
 }
 
 /*
  * One clone for all directories that lie in the same mount, of their common parent: closing a clone
  * for each of 128 layers takes 20 ms, and upper and work must come from the same mount.
  */
-static int clone_group(const struct pod *pod, struct root_source *s, struct overlay_dirs *d, size_t first, struct err *e)
+static int clone_group(struct root_source *s, struct overlay_dirs *d, size_t first, struct err *e)
 {
     scoped_free char *parent = xstrdup(d->path[first]);
 
     for (size_t i = first + 1; i < d->n; i++)
-        if (!d->slot[i]->path && d->mount[i] == d->mount[first])
+        if (same_group(d, i, first))
             common_parent(parent, d->path[i]);
-    int fd = idmapped_clone(pod, parent, false, e);
+    int fd = clone_for(d->user_ns[first], parent, false, e);
     if (fd < 0)
         return fd;
     s->trees[s->n_trees++] = fd;
     size_t skip = strcmp(parent, "/") == 0 ? 0 : strlen(parent);
     for (size_t i = first; i < d->n; i++) {
-        if (d->slot[i]->path || d->mount[i] != d->mount[first])
+        if (!same_group(d, i, first))
             continue;
         const char *below = d->path[i] + skip;
         below += strspn(below, "/");
@@ -157,11 +171,11 @@ int overlay_source_open(const struct launch_params *p, const struct mountopt *o,
 {
     struct overlay_dirs *d = xcalloc(1, sizeof *d);
 
-    int r = collect_dirs(o, s, d, e);
+    int r = collect_dirs(p->pod, o, s, d, e);
     s->trees = xcalloc(d->n + 1, sizeof *s->trees);
     for (size_t i = 0; r == 0 && i < d->n; i++)
         if (!d->slot[i]->path)
-            r = clone_group(p->pod, s, d, i, e);
+            r = clone_group(s, d, i, e);
     for (size_t i = 0; i < d->n; i++)
         free(d->path[i]);
     free(d);
@@ -177,6 +191,11 @@ int overlay_source_open(const struct launch_params *p, const struct mountopt *o,
 }
 
 /* ---- everything else ---------------------------------------------------------------------------- */
+
+static int whole_ns(const struct pod *pod, const struct mountopt *o)
+{
+    return pod->ids_given && !o->idmap ? -1 : pod->user_ns;
+}
 
 /* A file system of its own (erofs, ext4, ...): mounted by the launcher, where its source can be found. */
 static int open_other(const struct launch_params *p, const struct launch_mount *m, const struct mountopt *o,
@@ -202,7 +221,7 @@ static int open_other(const struct launch_params *p, const struct launch_mount *
     free(list);
     if (fd < 0)
         return err_wrap(e, fd, "rootfs %s", m->source ? m->source : "");
-    int r = mount_change(fd, &(struct mount_change){.propagation = MS_PRIVATE, .user_ns = p->pod->user_ns});
+    int r = mount_change(fd, &(struct mount_change){.propagation = MS_PRIVATE, .user_ns = whole_ns(p->pod, o)});
     if (r < 0)
         return cannot_idmap(fd, m->source ? m->source : m->type, r, e);
     s->mount = take_fd(fd);
@@ -218,7 +237,7 @@ static int open_path(const struct launch_params *p, struct root_source *s, struc
     if (!path || !path[0])
         return err_set(e, -EINVAL, "root.path is missing");
     scoped_free char *full = path[0] == '/' ? xstrdup(path) : xasprintf("%s/%s", p->bundle, path);
-    s->mount = idmapped_clone(p->pod, full, true, e);
+    s->mount = clone_for(p->pod->ids_given ? -1 : p->pod->user_ns, full, true, e);
     return s->mount < 0 ? err_wrap(e, s->mount, "root.path") : 0;
 }
 
@@ -244,7 +263,7 @@ int root_source_open(const struct launch_params *p, struct root_source *ret, str
         r = err_set(e, -EINVAL, "rootfs: a single mount with target \"%s\"", m->target);
     else if (o.bind || strcmp(m->type, "bind") == 0) {
         s.read_only = o.fs_ro;
-        r = s.mount = idmapped_clone(p->pod, m->source, true, e);
+        r = s.mount = clone_for(whole_ns(p->pod, &o), m->source, true, e);
     } else if (strcmp(m->type, "overlay") == 0)
         r = overlay_source_open(p, &o, &s, e);
     else

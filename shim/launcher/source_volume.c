@@ -300,8 +300,10 @@ int volume_open(const struct launch_params *p, const struct spec_mount *m, const
     if (r < 0)
         return r;
 
+    bool shifted = p->pod->ids_given && !opt->idmap && m->n_uid_map == 0;
     struct mount_change tree = {.set = opt->rec_set | MOUNT_ATTR_NODEV, .clear = opt->rec_clear & ~(uint64_t)ONLY_GAINED,
-                                .propagation = opt->propagation, .user_ns = p->pod->user_ns, .recursive = opt->recursive};
+                                .propagation = opt->propagation, .user_ns = shifted ? -1 : p->pod->user_ns,
+                                .recursive = opt->recursive};
     r = mount_change(fd, &tree);
     if (r == 0)
         v.fd = take_fd(fd);

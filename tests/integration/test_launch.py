@@ -568,8 +568,22 @@ def it_takes_the_id_range_that_the_configuration_brings():
         b.spec["linux"]["namespaces"].append({"type": "user"})
         for kind in ("uidMappings", "gidMappings"):
             b.spec["linux"][kind] = [{"containerID": 0, "hostID": 1000000, "size": 65536}]
-        good(b.sh("cat /proc/self/uid_map /proc/self/gid_map | tr -s ' '; touch /made; stat -c %u /made"), "0 1000000 65536\n 0 1000000 65536\n0")
-        same(os.stat(os.path.join(b.root, "made")).st_uid, 0, "owner on disk")
+        vol, mapped, upper, work = (b.volume(x) for x in ("vol", "mapped", "upper", "work"))
+        for d in (b.root, vol, upper):
+            os.chown(d, 1000000, 1000000)
+        b.bind(vol, "/vol")
+        b.bind(mapped, "/mapped", "idmap")
+        script = ("tr -s ' ' < /proc/self/uid_map; touch /made /vol/made /mapped/made && chown 5 /made /vol/made /mapped/made;"
+                  " stat -c %u /made /vol/made /mapped/made /bin")
+        # as runc has it: what is on disk is shifted already, unless a mount says that it is not
+        good(b.sh(script), "0 1000000 65536\n5\n5\n5\n65534")
+        same([os.stat(os.path.join(d, "made")).st_uid for d in (b.root, vol, mapped)], [1000005, 1000005, 5], "owners on disk")
+        # containerd's overlay: layers as they are, the upper one shifted
+        os.unlink(os.path.join(b.root, "made"))
+        os.chown(b.root, 0, 0)
+        good(b.sh(script, options=["-o", f"lowerdir={b.root},upperdir={upper},workdir={work},uidmap=0:1000000:65536,gidmap=0:1000000:65536"]),
+             "0 1000000 65536\n5\n5\n5\n0")
+        same(os.stat(os.path.join(upper, "made")).st_uid, 1000005, "owner in the upper layer")
         for mapping in ([{"containerID": 0, "hostID": 0, "size": 65536}], [{"containerID": 0, "hostID": 1000000, "size": 1000}],
                         [{"containerID": 1, "hostID": 1000000, "size": 65536}]):
             b.spec["linux"]["uidMappings"] = b.spec["linux"]["gidMappings"] = mapping
@@ -591,9 +605,10 @@ def it_enters_a_user_namespace_that_was_made_for_the_pod():
                     f.write("0 2000000 65536\n")
                 b.spec["linux"][kind + "Mappings"] = [{"containerID": 0, "hostID": 2000000, "size": 65536}]
             b.spec["linux"]["namespaces"].append({"type": "user", "path": path})
+            os.chown(b.root, 2000000, 2000000)
             out = good(b.sh("readlink /proc/self/ns/user; id -u; touch /made; chown 5 /made; hostname; echo > /dev/null && echo ok"))
             same(out, os.readlink(path) + "\n0\nbox\nok\n")
-            same(os.stat(os.path.join(b.root, "made")).st_uid, 5, "owner on disk")
+            same(os.stat(os.path.join(b.root, "made")).st_uid, 2000005, "owner on disk")
             b.spec["linux"]["uidMappings"] = b.spec["linux"]["gidMappings"] = [{"containerID": 0, "hostID": 3000000, "size": 65536}]
             like(b.run("true").err, "uid_map of the given user namespace is not that of linux.uidMappings")
         finally:
