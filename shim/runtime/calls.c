@@ -10,10 +10,10 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "shim/cgroup/cgroup.h"
+#include "shim/launcher/view.h"
 #include "shim/oci/spec.h"
 #include "shim/runtime/internal.h"
 #include "shim/runtime/state.h"
-#include "shim/sentry/sentry.h"
 
 int runtime_exec(struct runtime *rt, const struct rt_exec *req, struct err *e)
 {
@@ -234,9 +234,12 @@ int runtime_update(struct runtime *rt, const char *id, const char *json, size_t 
     spec_resources_free(res);
     if (r < 0)
         return fail(e, r, "Update");
-    if (rt->sentry && !rt->broken &&
-        sentry_set_limits(rt->sentry, cgroup_cpu_limit_milli(p->c->cg), cgroup_memory_limit(p->c->cg), e) < 0)
-        log_warn("the pod's view of its limits is old", "id=%s error=%s", id, err_text(e));
+    struct container *c = p->c;
+    struct err view_error = {0};
+    if (c->proc_view_fd >= 0 && launch_view_update(c->proc_view_fd, cgroup_cpu_limit_milli(c->cg), cgroup_memory_limit(c->cg),
+                                                   &view_error) < 0)
+        log_warn("the container's view of its limits is old", "id=%s error=%s", id, err_text(&view_error));
+    pod_view_update(rt);
     return 0;
 }
 

@@ -163,6 +163,7 @@ static void on_created(void *data, int r, struct launch_result *result, const st
         return;
     }
     process_step(p, EV_LAUNCHED);
+    pod_view_update(c->rt);
     log_info("container created", "id=%s pid=%d pod=%s", c->id, p->pid, c->rt->pod_id);
 
     const struct rt_create req = {.id = c->id, .bundle = c->bundle, .rootfs = c->rootfs->item, .n_rootfs = c->rootfs->n,

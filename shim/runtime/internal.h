@@ -120,6 +120,7 @@ struct runtime {
     enum quiet quiet;
     struct source *quiet_timer;
     bool ending;
+    int64_t view_cpu, view_memory; /* what the sentry shows: thousandths, bytes */
     struct answer pod_answer; /* Pause of the whole pod */
     struct answer pod_resume; /* Resume of the whole pod */
     bool pod_resuming;        /* its containers are being woken: not the time to answer */
@@ -149,6 +150,7 @@ void process_signal(struct process *p, int signal);
 int pod_need(struct runtime *rt, struct container *c, struct err *e);
 void pod_unneeded(struct runtime *rt); /* stops the sentry and frees the namespaces when no container is left */
 char *pod_audit_path(const struct runtime *rt); /* NULL without an audit directory */
+void pod_view_update(struct runtime *rt);
 int container_note(struct container *c, struct err *e); /* writes the state file */
 
 /* launching.c */

@@ -47,10 +47,10 @@ static void on_sentry_died(void *data, int status)
 
     if (rt->broken)
         return;
-    const char *how = WIFSIGNALED(status) ? "signal" : "exit status";
-    int number = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
-    rt->broken = xasprintf("the sentry of this pod died (%s %d), so all its containers were killed", how, number);
-    log_error("the sentry died, the pod is killed", "pod=%s how=%s number=%d", rt->pod_id, how, number);
+    scoped_free char *how = WIFSIGNALED(status) ? xasprintf("signal %d, %s", WTERMSIG(status), strsignal(WTERMSIG(status)))
+                                                : xasprintf("exit status %d", WEXITSTATUS(status));
+    rt->broken = xasprintf("the sentry of this pod died (%s), so all its containers were killed", how);
+    log_error("the sentry died, the pod is killed", "pod=%s how=%s", rt->pod_id, how);
 
     while (map_next(rt->containers, &at, NULL, &value)) {
         struct container *c = value;
@@ -99,6 +99,63 @@ static struct cgroup_pod_limits pod_limits(const struct spec *s)
     };
 }
 
+static const struct spec *sandbox_spec(struct runtime *rt)
+{
+    size_t at = 0;
+    void *value;
+
+    while (map_next(rt->containers, &at, NULL, &value)) {
+        const struct spec *s = ((struct container *)value)->spec;
+        const char *type = s ? spec_container_type(s) : NULL;
+        if (type && strcmp(type, "sandbox") == 0)
+            return s;
+    }
+    return NULL;
+}
+
+/* 0 = unlimited, which is more than any number. */
+static int64_t wider(int64_t a, int64_t b)
+{
+    return a <= 0 || b <= 0 ? 0 : MAX(a, b);
+}
+
+/*
+ * What sysinfo and sched_getaffinity show is one pair of numbers for the pod: the widest limit of its
+ * containers, or the pod's own where one of them has none.
+ */
+void pod_view_update(struct runtime *rt)
+{
+    const struct spec *sandbox = sandbox_spec(rt);
+    int64_t cpu = -1, memory = -1;
+    struct err e = {0};
+    size_t at = 0;
+    void *value;
+
+    while (map_next(rt->containers, &at, NULL, &value)) {
+        const struct container *c = value;
+        if (!c->spec || !c->cg || c->spec == sandbox || c->init.exit_told)
+            continue;
+        int64_t own_cpu = cgroup_cpu_limit_milli(c->cg), own_memory = cgroup_memory_limit(c->cg);
+        cpu = cpu < 0 ? own_cpu : wider(cpu, own_cpu);
+        memory = memory < 0 ? own_memory : wider(memory, own_memory);
+    }
+    if (cpu < 0 || !rt->sentry || rt->broken)
+        return;
+    const struct cgroup_pod_limits pod = sandbox ? pod_limits(sandbox) : (struct cgroup_pod_limits){0};
+    if (cpu == 0 && pod.cpu_period_us > 0)
+        cpu = pod.cpu_quota_us * 1000 / pod.cpu_period_us;
+    if (memory == 0)
+        memory = pod.memory_bytes;
+    if (cpu == rt->view_cpu && memory == rt->view_memory)
+        return;
+    if (sentry_set_limits(rt->sentry, cpu, memory, &e) < 0) {
+        log_warn("the pod's view of its limits is old", "pod=%s error=%s", rt->pod_id, err_text(&e));
+        return;
+    }
+    rt->view_cpu = cpu;
+    rt->view_memory = memory;
+}
+
 static int start_sentry(struct runtime *rt, struct container *c, struct err *e)
 {
     const struct cgroup_pod_limits limits = pod_limits(c->spec);
@@ -115,6 +172,8 @@ static int start_sentry(struct runtime *rt, struct container *c, struct err *e)
         .pod = rt->pod, .cgroup = rt->sentry_cg, .audit_fd = audit, .debug = rt->debug,
         .cpu_milli = cpu > 0 ? cpu : cgroup_cpu_limit_milli(c->cg),
         .memory_bytes = limits.memory_bytes > 0 ? limits.memory_bytes : cgroup_memory_limit(c->cg)};
+    rt->view_cpu = p.cpu_milli;
+    rt->view_memory = p.memory_bytes;
     r = sentry_start(rt->loop, &p, &ev, &rt->sentry, e);
     if (r < 0)
         return err_wrap(e, r, "start the sentry");

@@ -23,6 +23,7 @@
 #include "shim/hibernate/hibernate.h"
 #include "shim/launcher/launch.h"
 #include "shim/launcher/pod.h"
+#include "shim/launcher/view.h"
 #include "shim/oci/spec.h"
 #include "shim/sentry/sentry.h"
 
@@ -268,22 +269,6 @@ int sentry_set_limits(struct sentry *s UNUSED, int64_t cpu UNUSED, int64_t memor
     return 0;
 }
 
-/* ---- hibernate: the freezer alone, as when it cannot ---- */
-int hibernate_pause(struct loop *loop UNUSED, const struct hibernate_params *p UNUSED, const struct hibernate_events *ev UNUSED,
-                    struct hibernate **ret UNUSED, struct err *e)
-{
-    return err_set(e, -ENOSYS, "fake: no pager");
-}
-int hibernate_resume(struct hibernate *h UNUSED, struct err *e UNUSED)
-{
-    return -ENOSYS;
-}
-void hibernate_free(struct hibernate *h UNUSED) {}
-bool hibernate_reaped(struct hibernate *h UNUSED, pid_t pid UNUSED, int status UNUSED)
-{
-    return false;
-}
-
 /* ---- launcher ---- */
 struct launch {
     struct list node;
@@ -343,6 +328,10 @@ static pid_t fake_child(const struct launch_params *p, int go, int slave)
     _exit(127);
 }
 
+int launch_view_update(int fd UNUSED, int64_t cpu UNUSED, int64_t memory UNUSED, struct err *e UNUSED)
+{
+    return 0;
+}
 int launch_start(struct loop *loop, const struct launch_params *p, launch_done_fn done, void *data, struct launch **ret,
                  struct err *e)
 {

@@ -616,7 +616,7 @@ static void a_dead_sentry_kills_the_pod_and_is_named_afterwards(void **state UNU
     assert_int_equal(wait_for("c1", NULL).r.status, 137);
     assert_int_equal(wait_for("c2", NULL).r.status, 137);
     UNTIL(creating.called);
-    assert_non_null(strstr(creating.text, "the sentry of this pod died (signal 11)"));
+    assert_non_null(strstr(creating.text, "the sentry of this pod died (signal 11, Segmentation fault)"));
     struct reply r = call(runtime_start, "c1", "e1");
     assert_non_null(strstr(r.text, "the sentry of this pod died"));
     struct err e = {0};
