@@ -10,3 +10,11 @@ test-engine: $(ENGINE_PROBE)
 WRAP.test_core_queue := clock_mono_ns
 WRAP.test_core_store := clock_mono_ns
 WRAP.test_core_engine := kube_call kube_cancel watch_new watch_free
+# The controller alone, without HTTP: claims per second of CPU.
+REPLAY := $(O)/tests/bench/engine_replay
+$(REPLAY): %: %.o $(O)/libcontroller.a $(O)/libbase.a
+	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) -pie $(patsubst %,-Wl$(,)--wrap=%,kube_call kube_cancel watch_new watch_free) -o $@ $^ $(CTRL_LIBS)
+, := ,
+bench-engine: $(REPLAY)
+	$(REPLAY) 5000
+.PHONY: bench-engine

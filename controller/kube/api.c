@@ -10,6 +10,7 @@
 #include "base/loop.h"
 #include "base/strbuf.h"
 #include "controller/kube/auth.h"
+#include "controller/kube/json_alloc.h"
 #include "controller/kube/kubeconfig.h"
 #include "controller/kube/object.h"
 #include "controller/kube/scan.h"
@@ -384,6 +385,7 @@ int kube_new(struct loop *loop, struct kube_config *config, struct kube **ret, s
 {
     scoped(kube_free) struct kube *k = xcalloc(1, sizeof *k);
 
+    json_alloc_use();
     k->loop = loop;
     k->config = config;
     k->base = http_base_url(config);
