@@ -209,7 +209,7 @@ const char *mountopt_data(const struct mountopt *o, const char *key)
 const char *mountopt_known(size_t i)
 {
     for (size_t k = 0; k < ARRAY_LEN(words_known); k++)
-        if (words_known[k].place != REFUSED && i-- == 0)
+        if (words_known[k].place != REFUSED && words_known[k].place != COPY_UP && words_known[k].place != LOOP && i-- == 0)
             return words_known[k].word;
     return NULL;
 }

@@ -45,6 +45,8 @@
 #include "shim/oci/spec.h"
 
 SCOPED_DEFINE(struct spec_process, spec_process_free)
+SCOPED_DEFINE(struct spec, spec_free)
+SCOPED_DEFINE(struct loop, loop_free)
 
 static struct {
     bool debug, follow, keep, open;
@@ -260,9 +262,9 @@ static int compare(const void *a, const void *b)
 
 static int drive(const char *bundle, struct err *e)
 {
-    struct spec *spec;
+    scoped(spec_free) struct spec *spec = NULL;
+    scoped(loop_free) struct loop *loop = NULL;
     struct pod *pod;
-    struct loop *loop;
     scoped_fd int dir = open(bundle, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     scoped_free double *ms = xcalloc((size_t)opt.runs, sizeof *ms);
 
@@ -287,8 +289,6 @@ static int drive(const char *bundle, struct err *e)
     }
     if (!opt.keep)
         pod_free(pod);
-    spec_free(spec);
-    loop_free(loop);
     return r;
 }
 
