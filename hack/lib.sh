@@ -14,6 +14,7 @@ PROFILE=${PROFILE:-debug}
 SHIM=${GLOVEBOX_SHIM:-$TOP/build/$PROFILE/containerd-shim-glovebox-v1}
 # The distribution's own python and tools come first: a version manager's shims are slow and lack the distribution's modules.
 PATH=${RIG_DIR:+$RIG_DIR/bin:$RIG_PROGRAMS:$BIN:}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin:$PATH
+export CONTAINERD_SUPPRESS_DEPRECATION_WARNINGS=1 # each call of ctr would speak of cgroup v1
 export TOP CACHE SCRATCH BIN PATH
 
 ME=${0##*/}
