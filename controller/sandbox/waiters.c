@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -18,7 +19,7 @@ void reserve(struct sandboxes *x, const char *member_uid, const char *claim_uid)
     struct reservation *r = xcalloc(1, sizeof *r);
 
     r->until_ms = clock_mono_ms() + RESERVATION_MS;
-    strncpy(r->claim_uid, claim_uid, sizeof r->claim_uid - 1);
+    (void)snprintf(r->claim_uid, sizeof r->claim_uid, "%s", claim_uid);
     free(map_put(x->reserved, member_uid, r));
 }
 

@@ -30,7 +30,7 @@ static int adjust_oom_score(pid_t containerd, struct err *e)
     (void)snprintf(path, sizeof path, "/proc/%d/oom_score_adj", (int)containerd);
     if (file_read(AT_FDCWD, path, sizeof text, &now, NULL, NULL) < 0)
         return 0; /* it ended meanwhile; our own value is what it gave us */
-    (void)snprintf(text, sizeof text, "%d", MIN(atoi(now) + 1, OOM_SCORE_ADJ_MAX));
+    (void)snprintf(text, sizeof text, "%d", MIN((int)strtol(now, NULL, 10) + 1, OOM_SCORE_ADJ_MAX));
     int r = file_write(AT_FDCWD, "/proc/self/oom_score_adj", text, e);
     /* Without CAP_SYS_RESOURCE a value below our own is refused: then ours is high enough. */
     return r == -EACCES || r == -EPERM ? 0 : r;

@@ -43,7 +43,7 @@ static void add_server(struct resolv *r, const char *text)
 
     if (r->n == SERVERS_MAX || strlen(text) >= sizeof s.text || inet_pton(s.ip.family, text, s.ip.bytes) != 1)
         return;
-    (void)strcpy(s.text, text);
+    memcpy(s.text, text, strlen(text) + 1);
     r->servers[r->n++] = s;
 }
 

@@ -5,6 +5,7 @@
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 O=$HERE/../../build/${PROFILE:-debug}
-export GLOVEBOX_CONTROLLER=${GLOVEBOX_CONTROLLER:-$O/glovebox-controller} HOLLOW=${HOLLOW:-$(dirname "${GLOVEBOX_CONTROLLER:-$O/x}")/tests/bench/hollow}
+export GLOVEBOX_CONTROLLER=${GLOVEBOX_CONTROLLER:-$O/glovebox-controller}
+export HOLLOW=${HOLLOW:-$(dirname "${GLOVEBOX_CONTROLLER:-$O/x}")/tests/bench/hollow}
 for p in "$GLOVEBOX_CONTROLLER" "$HOLLOW"; do [ -x "$p" ] || { echo "test_controller.sh: no $p; run make controller hollow" >&2; exit 1; }; done
 exec "$HERE/apiserver.sh" -a /usr/bin/python3 "$HERE/test_controller.py" "$@"

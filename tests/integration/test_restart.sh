@@ -24,12 +24,12 @@ lines() { wc -l < "$1"; }
 more_than() { [ "$(lines "$1")" -gt "$2" ]; }
 
 it_loses_no_output_when_containerd_is_killed() {
-	local p c log n i
+	local p c log n
 	POD=$CASE p=$(pod "$CASE")
 	c=$(POD=$CASE container "$p" "$CASE-w" 'i=0; while :; do echo $i || exit 9; i=$((i+1)); sleep .01; done')
 	log=$RIG_DIR/logs/$CASE/$CASE-w.log
 	eventually 10 more_than "$log" 20
-	for i in 1 2 3; do
+	for _ in 1 2 3; do
 		rig kill
 		sleep .7
 		rig start
