@@ -1,14 +1,13 @@
-/* glovebox-controller: two programs in one file, chosen by the first word. */
+/* glovebox-controller: several programs in one file, chosen by the first word. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/macro.h"
 #include "controller/cli/manager.h"
-#if __has_include("controller/node/node.c")
+#include "controller/install/install.h"
+#include "controller/install/wait.h"
 #include "controller/node/node.h"
-#define HAVE_NODE 1
-#endif
 
 static int version_main(int argc, char **argv)
 {
@@ -23,9 +22,11 @@ static const struct {
     int (*main)(int argc, char **argv);
 } commands[] = {
     {"manager", "the controllers of the cluster (a Deployment)", manager_main},
-#ifdef HAVE_NODE
     {"node", "the agent of one node (a DaemonSet)", node_main},
-#endif
+    {"install", "put the runtime on this node (an init container)", install_main},
+    {"uninstall", "take it away again", uninstall_main},
+    {"wait", "until a DaemonSet is ready on every node (a Job)", wait_main},
+    {"idle", "do nothing until a signal comes", idle_main},
     {"version", "print the version", version_main},
 };
 
@@ -42,6 +43,6 @@ int main(int argc, char **argv)
     bool help = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0;
     (void)fprintf(help ? stdout : stderr, "usage: glovebox-controller COMMAND [flags]; COMMAND --help tells the flags\n\n");
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-        (void)fprintf(help ? stdout : stderr, "  %-8s %s\n", commands[i].name, commands[i].help);
+        (void)fprintf(help ? stdout : stderr, "  %-10s %s\n", commands[i].name, commands[i].help);
     return help ? 0 : 2;
 }

@@ -210,7 +210,7 @@ def strangers_of_the_same_name_are_never_touched(n):
 @case
 def what_is_marked_adoptable_is_taken_over(n):
     n.make("pod", "s", pod_spec(), labels={"agents.x-k8s.io/adoptable": "true"})
-    n.make("svc", "s", {"clusterIP": "None", "ports": [{"port": 80}]}, labels={"agents.x-k8s.io/adoptable": "true"})
+    n.make("svc", "s", {"clusterIP": "None", "selector": {"app": "old"}, "ports": [{"port": 80}]}, labels={"agents.x-k8s.io/adoptable": "true"})
     uid = n.get("pod", "s")["metadata"]["uid"]
     n.make("sandbox", "s", box(service=True))
     n.wait("sandbox", "s", "Ready", "True")
