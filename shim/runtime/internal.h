@@ -198,5 +198,5 @@ void pause_thaw(struct container *c); /* after SIGKILL */
 void pause_plain(struct container *c);  /* freeze without giving memory back */
 void pause_frozen(struct container *c); /* PAUSING is over: everything stands still */
 void pause_wake(struct container *c);   /* thaw and answer Resume */
-void pause_release_parked(struct runtime *rt);
+void pause_release_parked(struct container *c); /* its threads have been asked to stop */
 void pause_let_die(struct container *c); /* v1: an exec of a frozen container was killed */

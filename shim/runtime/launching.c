@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "shim/cgroup/cgroup.h"
 #include "shim/launcher/pod.h"
 #include "shim/oci/spec.h"
@@ -37,13 +39,44 @@ int process_open_stdio(struct process *p, void (*ready)(void *, int, const struc
     return r;
 }
 
+/*
+ * The pid namespace that a container shares: the sandbox's, or that of another container of the pod
+ * (kubectl debug --target).  -1: none of the pod's, which the launcher refuses.
+ */
+static int shared_pid_ns(const struct runtime *rt, const struct container *c)
+{
+    const char *path = c->spec->ns[SPEC_NS_PID].path;
+    struct stat want, have;
+    size_t at = 0;
+    void *value;
+
+    if (!path || stat(path, &want) < 0 ||
+        (rt->pod->pid_ns >= 0 && fstat(rt->pod->pid_ns, &have) == 0 && have.st_dev == want.st_dev && have.st_ino == want.st_ino))
+        return -1;
+    while (map_next(rt->containers, &at, NULL, &value)) {
+        const struct container *other = value;
+        char own[64];
+        if (other == c || other->init.pid <= 0 || other->init.reaped)
+            continue;
+        snprintf(own, sizeof own, "/proc/%d/ns/pid", other->init.pid);
+        scoped_fd int fd = open(own, O_RDONLY | O_CLOEXEC);
+        if (fd >= 0 && fstat(fd, &have) == 0 && have.st_dev == want.st_dev && have.st_ino == want.st_ino)
+            return take_fd(fd);
+    }
+    return -1;
+}
+
 int process_launch(struct process *p, const struct launch_mount *rootfs, size_t n_rootfs, launch_done_fn done, struct err *e)
 {
     struct container *c = p->c;
     struct runtime *rt = c->rt;
     const int *fds = stdio_child_fds(p->io);
+    scoped_fd int pid_ns = p->exec_id || c->private_pid_ns ? -1 : shared_pid_ns(rt, c);
+    struct pod pod = *rt->pod; /* a view of it; the launcher has forked when this returns */
+    if (pid_ns >= 0)
+        pod.pid_ns = pid_ns;
     const struct launch_params params = {
-        .pod = rt->pod, .id = c->id, .bundle = c->bundle, .spec = c->spec, .process = p->spec, .rootfs = rootfs,
+        .pod = &pod, .id = c->id, .bundle = c->bundle, .spec = c->spec, .process = p->spec, .rootfs = rootfs,
         .n_rootfs = n_rootfs, .cgroup = c->cg, .stdio = {fds[0], fds[1], fds[2]}, .shares_pid_ns = !c->private_pid_ns,
         .join = p->exec_id ? c->init.pid : 0, .join_pidfd = p->exec_id ? c->init.pidfd : -1, .debug = rt->debug};
 

@@ -5,9 +5,8 @@
  *      emulated call is performed and then interrupted by the freezer (it would happen twice).
  *   2. Then the container's cgroup is asked to freeze.  A process that waits for the sentry to take its
  *      call is in an interruptible sleep: it is frozen there, and the kernel restarts the call after the thaw.
- *   3. Calls that the sentry has taken and that block (a connect) are given back for a restart, which the
- *      freezer's signal makes invisible; a process that is not being frozen would see the number, so this
- *      happens only when nobody else of the pod runs.
+ *   3. Calls of it that the sentry has taken and that block (a connect) are given back for a restart, which
+ *      the freezer's signal makes invisible; those of containers that run on are left alone.
  *   4. When nothing is PAUSING any more the sentry serves again, unless no container of the pod could call
  *      it: while all are paused it stays quiet, and the first resume, create or start wakes it.
  *
@@ -153,28 +152,19 @@ static bool someone_pauses(struct runtime *rt)
     return false;
 }
 
-static void on_released(void *data UNUSED) {} /* the freezer tells when all is done */
-
-/* Only when every one has been asked: a call given back to a thread that goes on would end with an odd error. */
-void pause_release_parked(struct runtime *rt)
+/* Only after the stop was asked for: a call given back to a thread that goes on would end with an odd error. */
+void pause_release_parked(struct container *c)
 {
     struct err e = {0};
-    size_t at = 0;
-    void *value;
 
-    while (map_next(rt->containers, &at, NULL, &value)) {
-        struct container *c = value;
-        if (c->init.state == PS_PAUSING && !c->stop_asked)
-            return;
-    }
-    if (someone_pauses(rt) && !someone_runs(rt) && sentry_release_parked(rt->sentry, on_released, rt, &e) < 0)
-        log_debug("parked calls are not given back", "error=%s", err_text(&e));
+    c->stop_asked = true;
+    if (c->rt->sentry && !c->rt->broken && sentry_release_container(c->rt->sentry, c->id, &e) < 0)
+        log_debug("parked calls are not given back", "id=%s error=%s", c->id, err_text(&e));
 }
 
 static void freeze_all(struct runtime *rt)
 {
     each_pausing(rt, freeze_begin);
-    pause_release_parked(rt);
 }
 
 static void on_quiet(void *data)
@@ -274,7 +264,7 @@ void pause_plain(struct container *c)
         pausing_failed(c, -EIO, err_text(&e));
         return;
     }
-    c->stop_asked = true;
+    pause_release_parked(c);
     c->freeze_deadline_ms = clock_mono_ms() + FREEZE_MS;
     (void)loop_add_timer(c->rt->loop, 0, on_freeze_tick, c, &c->freeze_timer);
 }

@@ -275,6 +275,11 @@ pid_t runtime_sentry_pid(const struct runtime *rt)
     return rt->sentry && !rt->broken ? sentry_pid(rt->sentry) : 0;
 }
 
+size_t runtime_refused(const struct runtime *rt, struct sentry_count *out, size_t max)
+{
+    return rt->sentry ? sentry_refused(rt->sentry, out, max) : 0;
+}
+
 const char *runtime_broken(const struct runtime *rt)
 {
     return rt->broken;

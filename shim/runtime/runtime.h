@@ -128,6 +128,8 @@ struct rt_pod_item {
 };
 int runtime_pod_next(struct runtime *rt, size_t *cursor, struct rt_pod_item *ret);
 pid_t runtime_sentry_pid(const struct runtime *rt); /* 0 = none */
+struct sentry_count;
+size_t runtime_refused(const struct runtime *rt, struct sentry_count *out, size_t max); /* as sentry_refused() */
 const char *runtime_broken(const struct runtime *rt); /* why the pod cannot run anything any more; NULL = it can */
 /*
  * The pod's egress policy as JSON (shim/egress/policy.h), NULL = none any more; -EINVAL: it is not one, and

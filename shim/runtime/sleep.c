@@ -48,10 +48,7 @@ static void forget(struct container *c)
 
 static void on_asked(void *data)
 {
-    struct container *c = data;
-
-    c->stop_asked = true;
-    pause_release_parked(c->rt);
+    pause_release_parked(data);
 }
 
 static void on_paused(void *data, int r, const struct hibernate_result *result, const struct err *e)

@@ -8,6 +8,7 @@
 #include "control.pb-c.h"
 #include "shim/cgroup/stats.h"
 #include "shim/runtime/runtime.h"
+#include "shim/sentry/sentry.h"
 #include "shim/service/service.h"
 #include "shim/ttrpc/events.h"
 
@@ -120,6 +121,27 @@ static void fill(struct service *s, const struct rt_pod_item *from, struct item 
     to->since = service_time(&from->paused_at);
 }
 
+#define REFUSED_MAX 512
+
+struct refused {
+    struct sentry_count count[REFUSED_MAX];
+    Glovebox__Shim__V1__Counter m[REFUSED_MAX], *list[REFUSED_MAX];
+};
+
+/* The number of refusals by call; *r outlives the message. */
+static size_t fill_refused(struct service *s, struct refused *r)
+{
+    size_t n = MIN(runtime_refused(s->rt, r->count, REFUSED_MAX), (size_t)REFUSED_MAX);
+
+    for (size_t i = 0; i < n; i++) {
+        glovebox__shim__v1__counter__init(&r->m[i]);
+        r->m[i].name = text(r->count[i].call);
+        r->m[i].value = r->count[i].n;
+        r->list[i] = &r->m[i];
+    }
+    return n;
+}
+
 #define CONTAINERS_MAX 1024 /* the answer stays far below a frame's limit */
 
 METHOD(status, glovebox__shim__v1__status_request, Glovebox__Shim__V1__StatusRequest)
@@ -127,6 +149,7 @@ METHOD(status, glovebox__shim__v1__status_request, Glovebox__Shim__V1__StatusReq
     Glovebox__Shim__V1__StatusResponse m;
     scoped_free struct item *items = xcalloc(CONTAINERS_MAX, sizeof *items);
     scoped_free Glovebox__Shim__V1__Container **list = xcalloc(CONTAINERS_MAX, sizeof *list);
+    scoped_free struct refused *refused = xcalloc(1, sizeof *refused);
     struct rt_pod_item from;
     enum proc_state top = PS_NONE;
 
@@ -150,6 +173,8 @@ METHOD(status, glovebox__shim__v1__status_request, Glovebox__Shim__V1__StatusReq
     m.broken = text(runtime_broken(s->rt));
     m.shim_pid = (uint32_t)getpid();
     m.sentry_pid = (uint32_t)runtime_sentry_pid(s->rt);
+    m.n_refused_calls = fill_refused(s, refused);
+    m.refused_calls = refused->list;
     m.events_dropped = events_dropped(s->events);
     service_reply(call, &m.base);
 }

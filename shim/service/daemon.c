@@ -19,6 +19,9 @@
 #include "shim/ttrpc/server.h"
 
 #define CLOSE_TICK_MS 5
+#define ALONE_FIRST_MS 40
+#define ALONE_LAST_MS 6000
+#define NEVER_CALLED_MS 120000 /* containerd gives up dialling a new shim after 100 s */
 #define CLOSE_MAX_MS 2500 /* containerd waits 3 s for Shutdown and then for the connection */
 
 struct daemon {
@@ -27,7 +30,9 @@ struct daemon {
     struct service service;
     const struct daemon_params *params;
     char *pod_link; /* /run/glovebox/pods/<pod>.sock, once the pod has a name */
-    struct source *close_timer;
+    bool unlinked;
+    struct source *close_timer, *alone_timer;
+    int64_t alone_ms; /* until the next look */
     bool killed; /* told to end by a signal: the containers are not deleted, only dead */
     int64_t close_deadline_ms;
 };
@@ -52,10 +57,27 @@ static void on_close_tick(void *data)
     loop_quit(d->loop);
 }
 
+/*
+ * Once, and before anything else ends: a new `start` that found the socket of a shim which is about to
+ * go would join it; and a second unlink could hit the socket of our successor.
+ */
+static void unlink_sockets(struct daemon *d)
+{
+    if (d->unlinked)
+        return;
+    d->unlinked = true;
+    if (d->params->socket_path)
+        (void)unlink(d->params->socket_path);
+    if (d->pod_link)
+        (void)unlink(d->pod_link);
+    (void)rmdir(STATE_DIR "/" PODS_DIR); /* only when empty */
+}
+
 static void begin_close(struct daemon *d)
 {
     if (d->close_timer)
         return;
+    unlink_sockets(d);
     d->service.closing = true;
     d->close_deadline_ms = clock_mono_ms() + CLOSE_MAX_MS;
     (void)loop_add_timer(d->loop, 0, on_close_tick, d, &d->close_timer);
@@ -65,6 +87,35 @@ static void on_shutdown(void *data)
 {
     log_info("shutdown", NULL);
     begin_close(data);
+}
+
+/*
+ * containerd was killed between `start` and the end of Create, or within Delete.  Its next life may
+ * never call us (1.6 keeps a shim without a task for ever), so without a container and without a
+ * connection we end by ourselves.  A Create or Delete of the lost caller may need a moment to unwind.
+ */
+static void on_alone_tick(void *data)
+{
+    struct daemon *d = data;
+
+    if (!ttrpc_server_is_alone(d->server))
+        return;
+    if (runtime_is_empty(d->service.rt)) {
+        log_info("no container and no caller is left, the shim ends", NULL);
+        begin_close(d);
+        return;
+    }
+    d->alone_ms *= 2;
+    if (d->alone_ms <= ALONE_LAST_MS)
+        source_arm(d->alone_timer, d->alone_ms);
+}
+
+static void on_alone(void *data)
+{
+    struct daemon *d = data;
+
+    d->alone_ms = ALONE_FIRST_MS;
+    source_arm(d->alone_timer, d->alone_ms);
 }
 
 static void on_signal(void *data, int signal)
@@ -159,16 +210,13 @@ static int setup(struct daemon *d, int listen_fd, struct err *e)
     r = runtime_new(&rp, &d->service.rt, e);
     if (r < 0)
         return r;
-    return ttrpc_server_new(d->loop, take_fd(fd), service_methods, service_n_methods, &d->service, &d->server, e);
-}
-
-static void unlink_sockets(struct daemon *d)
-{
-    if (d->params->socket_path)
-        (void)unlink(d->params->socket_path);
-    if (d->pod_link)
-        (void)unlink(d->pod_link);
-    (void)rmdir(STATE_DIR "/" PODS_DIR); /* only when empty */
+    r = ttrpc_server_new(d->loop, take_fd(fd), service_methods, service_n_methods, &d->service, &d->server, e);
+    if (r < 0)
+        return r;
+    ttrpc_server_on_alone(d->server, on_alone, d);
+    d->alone_ms = ALONE_LAST_MS;
+    r = loop_add_timer(d->loop, NEVER_CALLED_MS, on_alone_tick, d, &d->alone_timer);
+    return r < 0 ? err_set(e, r, "timer for a shim that nobody calls") : 0;
 }
 
 int daemon_run(const struct daemon_params *p, struct err *e)

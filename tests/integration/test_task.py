@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -388,6 +389,63 @@ def pids_of(peer, container):
     return out
 
 
+def namespaces(pid_path):
+    kinds = [{"type": t} for t in ("ipc", "uts", "mount", "network")]
+    return kinds + [{"type": "pid", "path": pid_path}]
+
+
+def a_container_may_share_the_processes_of_another_of_its_pod():
+    s = Shim()
+    ns = os.environ["RIG_NS"]
+    anchor, other = s.run("sh0", SLEEP), s.run("sh1", SLEEP)
+    s.run("sh2", SLEEP, linux={"cgroupsPath": f"/{ns}/sh2", "namespaces": namespaces(f"/proc/{anchor}/ns/pid")})
+    s.run("sh3", SLEEP, linux={"cgroupsPath": f"/{ns}/sh3", "namespaces": namespaces(f"/proc/{other}/ns/pid")})
+    for name, init in (("sh2", anchor), ("sh3", other)):
+        pid = s.call("State", message(_1=name))[3]
+        same(os.readlink(f"/proc/{pid}/ns/pid"), os.readlink(f"/proc/{init}/ns/pid"), f"pid namespace of {name}")
+        s.exec_(name, "e", ["sh", "-c", "kill -0 1"])
+        s.start(name, "e")
+        same(s.wait(name, "e"), 0)
+    stranger = subprocess.Popen(["unshare", "--pid", "--fork", "--kill-child", "sleep", "1000"])
+    eventually(lambda: os.readlink(f"/proc/{stranger.pid}/ns/pid_for_children") != os.readlink("/proc/self/ns/pid"), "unshare")
+    for path, words in (("/proc/self/ns/pid", "the host's own"), (f"/proc/{stranger.pid}/ns/pid_for_children", "not this pod's")):
+        refused(7, words, s.create, "sh4", SLEEP, linux={"cgroupsPath": f"/{ns}/sh4", "namespaces": namespaces(path)})
+    stranger.kill()
+    stranger.wait()
+    s.kill("sh1")
+    same((s.wait("sh1"), s.wait("sh3")), (137, 137), "the namespace dies with its first process")
+    same(s.status("sh2"), "RUNNING")
+    for name in ("sh0", "sh2"):
+        s.kill(name)
+        s.wait(name)
+    for i in range(4):
+        s.delete(f"sh{i}")
+    s.shutdown()
+    nothing_left([f"sh{i}" for i in range(5)])
+
+
+def nobody_of_a_container_survives_its_init_in_a_shared_namespace():
+    s = Shim()
+    ns = os.environ["RIG_NS"]
+    anchor = s.run("an", SLEEP)
+    for i in range(10):
+        name = f"or{i}"
+        s.create(name, ["sh", "-c", "for n in 1 2 3; do sleep 1000 & done; (while :; do (:) & done) & exit 3"], linux={
+            "cgroupsPath": f"/{ns}/{name}", "resources": {"pids": {"limit": 40}}, "namespaces": namespaces(f"/proc/{anchor}/ns/pid")})
+        s.exec_(name, "e", SLEEP)
+        waiting = s.connect()
+        stream = waiting.send("Wait", message(_1=name))
+        s.start(name)
+        same(waiting.receive(stream).get(1), 3)
+        s.delete(name)
+        nothing_left([name])
+    same(s.status("an"), "RUNNING")
+    s.kill("an")
+    s.wait("an")
+    s.delete("an")
+    s.shutdown()
+
+
 def a_shim_killed_at_any_moment_leaves_nothing_after_delete():
     before = os.listdir("/proc")
     for i in range(25):
@@ -547,6 +605,8 @@ if __name__ == "__main__":
           update_changes_the_limits_and_says_what_it_could_not, pids_lists_every_process_and_names_execs,
           delete_of_one_member_leaves_the_others_and_their_shim, delete_does_not_kill_a_process_that_only_has_the_number,
           delete_copes_with_what_is_cut_or_missing, sigterm_ends_the_shim_and_its_containers_and_tells_the_exits,
-          orphans_of_an_exec_are_reaped, a_shim_killed_at_any_moment_leaves_nothing_after_delete,
+          orphans_of_an_exec_are_reaped,
+          a_container_may_share_the_processes_of_another_of_its_pod,
+          nobody_of_a_container_survives_its_init_in_a_shared_namespace, a_shim_killed_at_any_moment_leaves_nothing_after_delete,
           five_hundred_execs_while_the_init_is_killed_lose_no_exit,
           a_thousand_fast_exits_keep_their_codes_and_their_order])

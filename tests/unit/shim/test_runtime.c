@@ -516,6 +516,7 @@ static void the_sentry_serves_on_when_another_container_runs(void **state UNUSED
     assert_int_equal(fake.unquiesced, 1);
     assert_int_equal(pause_it("c2").code, 0);
     assert_int_equal(fake.quiesced, 2);
+    assert_int_equal(fake.released, 2); /* each container's parked calls, when it is asked to stop */
     assert_int_equal(fake.unquiesced, 1);
     assert_int_equal(resume_it("c1"), 0);
     assert_int_equal(fake.unquiesced, 2);
