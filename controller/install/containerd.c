@@ -100,10 +100,13 @@ static char *block(int version, const char *handler, const char *shim_path)
 /* An entry of the same name that somebody else wrote stays theirs. */
 static bool has_foreign_entry(const char *text, const char *handler)
 {
-    scoped_free char *entry = xasprintf("containerd.runtimes.%s]", handler);
-    scoped_free char *quoted = xasprintf("containerd.runtimes.\"%s\"]", handler);
+    scoped_free char *entry = xasprintf("containerd.runtimes.%s", handler);
+    scoped_free char *quoted = xasprintf("containerd.runtimes.\"%s\"", handler);
 
-    return strstr(text, entry) || strstr(text, quoted);
+    for (const char *at = strstr(text, entry); at; at = strstr(at + 1, entry))
+        if (strchr("]. \t=", at[strlen(entry)]))
+            return true;
+    return strstr(text, quoted) != NULL;
 }
 
 static char *changed(const char *old, char *text)

@@ -26,6 +26,7 @@
 #define SHIM_MAX (64u << 20)
 #define CONFIG_MAX (1u << 20)
 #define DROP_IN "etc/containerd/conf.d/glovebox.toml"
+#define RESTART_OWED "run/glovebox/containerd-restart-owed"
 
 struct options {
     const char *host, *shim, *bin_dir, *config, *handler, *restart, *node, *kubeconfig;
@@ -122,6 +123,21 @@ static int keep_backup(int host, const struct options *o, const char *text, stru
     return file_replace(host, backup, text, 0600, e);
 }
 
+/* A restart that was needed and failed is tried again by the next run, although the files are right by then.
+ * /run is empty after a boot, and then containerd has read them. */
+static bool restart_is_owed(int host)
+{
+    return faccessat(host, RESTART_OWED, F_OK, 0) == 0;
+}
+
+static void owe_restart(int host)
+{
+    (void)mkdirat(host, "run", 0755);
+    (void)mkdirat(host, "run/glovebox", 0711);
+    scoped_fd int fd = openat(host, RESTART_OWED, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    (void)fd;
+}
+
 /* *ret_changed: containerd has to read it again. */
 static int write_config(int host, const struct options *o, const char *before, const struct containerd_plan *p,
                         bool *ret_changed, struct err *e)
@@ -129,6 +145,8 @@ static int write_config(int host, const struct options *o, const char *before, c
     int r = 0;
 
     *ret_changed = p->config || p->drop_in;
+    if (*ret_changed)
+        owe_restart(host);
     if (p->config && (r = keep_backup(host, o, before, e)) == 0 && (r = make_folder_of(host, o->config, e)) == 0)
         r = file_replace(host, relative(o->config), p->config, 0644, e);
     if (r < 0)
@@ -164,6 +182,15 @@ static int run_on_node(int host, const char *command, struct err *e)
         return err_set(e, -EIO, "on the node \"%s\" ended with status %d", command,
                        WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
     return 0;
+}
+
+static int restart(int host, const struct options *o, struct err *e)
+{
+    int r = *o->restart ? run_on_node(host, o->restart, e) : 0;
+
+    if (r == 0)
+        (void)unlinkat(host, RESTART_OWED, 0);
+    return r;
 }
 
 /* ---- the Node object --------------------------------------------------------------------------------------------- */
@@ -249,8 +276,9 @@ static int install(const struct options *o, int host, struct err *e)
     if (r == 0)
         r = write_config(host, o, before, &plan, &changed, e);
     containerd_plan_done(&plan);
-    if (r == 0 && changed && *o->restart)
-        r = run_on_node(host, o->restart, e);
+    changed = changed || restart_is_owed(host);
+    if (r == 0 && changed)
+        r = restart(host, o, e);
     if (r == 0)
         r = label_node(o, true, NULL, e);
     if (r == 0)
@@ -298,8 +326,9 @@ static int uninstall(const struct options *o, int host, struct err *e)
     containerd_plan_done(&plan);
     if (r == 0 && changed)
         tidy_config(host, o);
-    if (r == 0 && changed && *o->restart)
-        r = run_on_node(host, o->restart, e);
+    changed = changed || restart_is_owed(host);
+    if (r == 0 && changed)
+        r = restart(host, o, e);
     if (r == 0 && !left && unlinkat(host, shim, 0) < 0 && errno != ENOENT)
         r = err_sys(e, "remove /%s", shim);
     if (r == 0)
