@@ -16,7 +16,7 @@
  * begin with this Unicode noncharacter before the text is parsed; no honest document contains it, and
  * one that does is refused at the field, because such a string counts as a number everywhere.
  */
-#define BIG_MARK "\xef\xb7\x90" /* U+FDD0 */
+#define BIG_MARK     "\xef\xb7\x90" /* U+FDD0 */
 #define BIG_MARK_LEN 3
 
 /* Copies one string token, quotes included; returns its length. */
@@ -121,16 +121,14 @@ static json_t *unmark(const json_t *v)
         json_t *copy = json_array();
         size_t i = 0;
         json_t *item = NULL;
-        json_array_foreach((json_t *)(uintptr_t)v, i, item)
-            json_array_append_new(copy, unmark(item));
+        json_array_foreach((json_t *)(uintptr_t)v, i, item) json_array_append_new(copy, unmark(item));
         return copy;
     }
     if (json_is_object(v)) {
         json_t *copy = json_object();
         const char *key = NULL;
         json_t *item = NULL;
-        json_object_foreach((json_t *)(uintptr_t)v, key, item)
-            json_object_set_new(copy, key, unmark(item));
+        json_object_foreach((json_t *)(uintptr_t)v, key, item) json_object_set_new(copy, key, unmark(item));
         return copy;
     }
     return json_incref((json_t *)(uintptr_t)v);
@@ -145,8 +143,9 @@ char *json_text(const json_t *v)
 const char *json_type_name(const json_t *v)
 {
     static const char *const name[] = {
-        [JSON_OBJECT] = "an object",  [JSON_ARRAY] = "an array", [JSON_STRING] = "a string", [JSON_INTEGER] = "a number",
-        [JSON_REAL] = "a fraction",   [JSON_TRUE] = "a boolean", [JSON_FALSE] = "a boolean", [JSON_NULL] = "null",
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array",  [JSON_STRING] = "a string",
+        [JSON_INTEGER] = "a number", [JSON_REAL] = "a fraction", [JSON_TRUE] = "a boolean",
+        [JSON_FALSE] = "a boolean",  [JSON_NULL] = "null",
     };
 
     return is_marked(v) ? "a number" : name[json_typeof(v)];
@@ -182,7 +181,8 @@ static int not_a(const struct json_at *at, const json_t *v, const char *want, st
     return json_fail(at, e, -EINVAL, "must be %s, not %s", want, json_type_name(v));
 }
 
-int json_int_in(const struct json_at *at, const struct json_field *f, const json_t *v, int64_t *ret, struct err *e)
+int json_int_in(const struct json_at *at, const struct json_field *f, const json_t *v, int64_t *ret,
+                struct err *e)
 {
     if (is_marked(v))
         return json_fail(at, e, -EINVAL, "is too large: %s", json_string_value(v) + BIG_MARK_LEN);
@@ -190,7 +190,8 @@ int json_int_in(const struct json_at *at, const struct json_field *f, const json
         return not_a(at, v, "a whole number", e);
     int64_t n = json_integer_value(v);
     if ((f->min || f->max) && (n < f->min || n > f->max))
-        return json_fail(at, e, -EINVAL, "must be between %" PRId64 " and %" PRId64 ", not %" PRId64, f->min, f->max, n);
+        return json_fail(at, e, -EINVAL, "must be between %" PRId64 " and %" PRId64 ", not %" PRId64, f->min,
+                         f->max, n);
     *ret = n;
     return 0;
 }
@@ -206,7 +207,8 @@ static int take_string(const struct json_at *at, const json_t *v, size_t limit, 
     return 0;
 }
 
-int json_strings_decode(const struct json_at *at, const json_t *v, size_t limit, struct json_strings *ret, struct err *e)
+int json_strings_decode(const struct json_at *at, const json_t *v, size_t limit, struct json_strings *ret,
+                        struct err *e)
 {
     if (!json_is_array(v))
         return not_a(at, v, "an array of strings", e);
@@ -388,7 +390,8 @@ static int as_map(const struct slot *s, const json_t *v, struct err *e)
     size_t *used = count_of(s->f, s->base);
     const char *key = NULL;
     json_t *item = NULL;
-    json_object_foreach((json_t *)(uintptr_t)v, key, item) {
+    json_object_foreach((json_t *)(uintptr_t)v, key, item)
+    {
         struct json_at here = {.up = s->at, .key = key};
         char *value = NULL;
         int r = take_string(&here, item, 1u << 20, &value, e);
@@ -405,12 +408,14 @@ static int as_call(const struct slot *s, const json_t *v, struct err *e)
 }
 
 static int (*const decode_kind[])(const struct slot *, const json_t *, struct err *) = {
-    [JSON_AS_STRING] = as_string, [JSON_AS_BOOL] = as_bool,   [JSON_AS_INT] = as_int,         [JSON_AS_U32] = as_u32,
-    [JSON_AS_I64] = as_i64,       [JSON_AS_U64] = as_u64,     [JSON_AS_OBJECT] = as_object,   [JSON_AS_ARRAY] = as_array,
-    [JSON_AS_STRINGS] = as_strings, [JSON_AS_MAP] = as_map,   [JSON_AS_CALL] = as_call,
+    [JSON_AS_STRING] = as_string, [JSON_AS_BOOL] = as_bool,   [JSON_AS_INT] = as_int,
+    [JSON_AS_U32] = as_u32,       [JSON_AS_I64] = as_i64,     [JSON_AS_U64] = as_u64,
+    [JSON_AS_OBJECT] = as_object, [JSON_AS_ARRAY] = as_array, [JSON_AS_STRINGS] = as_strings,
+    [JSON_AS_MAP] = as_map,       [JSON_AS_CALL] = as_call,
 };
 
-static int decode_field(const struct json_at *at, const json_t *object, const struct json_field *f, char *base, struct err *e)
+static int decode_field(const struct json_at *at, const json_t *object, const struct json_field *f,
+                        char *base, struct err *e)
 {
     struct json_at here = {.up = at, .key = f->name};
     const json_t *v = json_object_get(object, f->name);
@@ -426,7 +431,8 @@ static int decode_field(const struct json_at *at, const json_t *object, const st
     return 0;
 }
 
-int json_decode(const struct json_at *at, const json_t *object, const struct json_table *t, void *out, struct err *e)
+int json_decode(const struct json_at *at, const json_t *object, const struct json_table *t, void *out,
+                struct err *e)
 {
     if (!json_is_object(object))
         return not_a(at, object, "an object", e);

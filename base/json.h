@@ -58,7 +58,8 @@ struct json_strings {
 };
 
 struct json_field;
-typedef int json_fn(const struct json_at *at, const struct json_field *f, const json_t *v, void *out, struct err *e);
+typedef int json_fn(const struct json_at *at, const struct json_field *f, const json_t *v, void *out,
+                    struct err *e);
 
 struct json_field {
     const char *name;
@@ -66,35 +67,41 @@ struct json_field {
     bool required;
     bool empty_is_absent; /* strings: "" leaves NULL */
     size_t offset, offset_n;
-    size_t offset_has;               /* 0, or where a bool becomes true when the member is present */
-    size_t limit;                    /* most elements or bytes; 0 = JSON_LIMIT_* */
-    int64_t min, max;                /* both 0: the whole range of the type */
-    const struct json_table *table;  /* OBJECT, ARRAY */
-    json_fn *fn;                     /* CALL */
-    void (*done)(void *out);         /* CALL: releases what fn stored; may be NULL */
+    size_t offset_has;              /* 0, or where a bool becomes true when the member is present */
+    size_t limit;                   /* most elements or bytes; 0 = JSON_LIMIT_* */
+    int64_t min, max;               /* both 0: the whole range of the type */
+    const struct json_table *table; /* OBJECT, ARRAY */
+    json_fn *fn;                    /* CALL */
+    void (*done)(void *out);        /* CALL: releases what fn stored; may be NULL */
 };
 struct json_table {
     const struct json_field *field;
     size_t n;
-    size_t size;                     /* of one struct: the stride in an ARRAY */
-    void (*init)(void *out);         /* values of absent members other than zero; may be NULL */
+    size_t size;             /* of one struct: the stride in an ARRAY */
+    void (*init)(void *out); /* values of absent members other than zero; may be NULL */
 };
 #define JSON_TABLE(fields, type) JSON_TABLE_INIT(fields, type, NULL)
-#define JSON_TABLE_INIT(fields, type, fn) {(fields), sizeof(fields) / sizeof((fields)[0]), sizeof(type), (fn)}
+#define JSON_TABLE_INIT(fields, type, fn)                                                                    \
+    {                                                                                                        \
+        (fields), sizeof(fields) / sizeof((fields)[0]), sizeof(type), (fn)                                   \
+    }
 
 #define JSON_LIMIT_STRING 65536 /* bytes */
-#define JSON_LIMIT_ARRAY 4096   /* elements */
+#define JSON_LIMIT_ARRAY  4096  /* elements */
 
 /*
  * Fills *out (zeroed by the caller, init is run here).  On failure *out is half filled and still has to
  * go through json_free_members().
  */
-int json_decode(const struct json_at *at, const json_t *object, const struct json_table *t, void *out, struct err *e);
+int json_decode(const struct json_at *at, const json_t *object, const struct json_table *t, void *out,
+                struct err *e);
 void json_free_members(const struct json_table *t, void *out);
 
 /* For callbacks: checks the range of the row. */
-int json_int_in(const struct json_at *at, const struct json_field *f, const json_t *v, int64_t *ret, struct err *e);
-int json_strings_decode(const struct json_at *at, const json_t *v, size_t limit, struct json_strings *ret, struct err *e);
+int json_int_in(const struct json_at *at, const struct json_field *f, const json_t *v, int64_t *ret,
+                struct err *e);
+int json_strings_decode(const struct json_at *at, const json_t *v, size_t limit, struct json_strings *ret,
+                        struct err *e);
 void json_strings_done(struct json_strings *s);
 
 SCOPED_DEFINE(json_t, json_decref)

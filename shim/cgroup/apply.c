@@ -87,11 +87,13 @@ static int explain(const struct cgroup *cg, const struct cg_step *s, int r, stru
     const char *value = s->text ? s->text : s->value;
 
     if (r == -ENOENT)
-        return err_set(e, -ENOTSUP, "%s cannot be set: this host's kernel has no %s in the %s controller (cgroup v%d)", s->field, s->file,
-                       cg_ctrl_name(s->ctrl, cg->mode), cg->mode == CGROUP_V2 ? 2 : 1);
+        return err_set(e, -ENOTSUP,
+                       "%s cannot be set: this host's kernel has no %s in the %s controller (cgroup v%d)",
+                       s->field, s->file, cg_ctrl_name(s->ctrl, cg->mode), cg->mode == CGROUP_V2 ? 2 : 1);
     if (r == -EBUSY && s->ctrl == CG_MEMORY)
         return err_set(e, r, "%s of %.32s is less than the container uses now", s->field, value);
-    return err_set(e, r, "%s: the kernel refuses \"%.64s\" for %s: %s", s->field, value, s->file, strerror(-r));
+    return err_set(e, r, "%s: the kernel refuses \"%.64s\" for %s: %s", s->field, value, s->file,
+                   strerror(-r));
 }
 
 static int write_step(const struct cg_dir *part, const struct cg_step *s, struct undo *undo)
@@ -115,8 +117,8 @@ static int apply_one(const struct cgroup *cg, const struct cg_step *s, struct un
     if (!part && (s->flags & CG_OPTIONAL))
         return 0;
     if (!part)
-        return err_set(e, -ENOTSUP, "%s cannot be set: this host has no %s controller (cgroup v%d)", s->field, cg_ctrl_name(s->ctrl, cg->mode),
-                       cg->mode == CGROUP_V2 ? 2 : 1);
+        return err_set(e, -ENOTSUP, "%s cannot be set: this host has no %s controller (cgroup v%d)", s->field,
+                       cg_ctrl_name(s->ctrl, cg->mode), cg->mode == CGROUP_V2 ? 2 : 1);
     int r = write_step(part, s, undo);
     return r < 0 ? explain(cg, s, r, e) : 0;
 }

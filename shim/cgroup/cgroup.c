@@ -237,7 +237,8 @@ static int plan_new_group(const struct cgroup *cg, const struct spec_resources *
     return r;
 }
 
-static int create_at(struct cgroup *cg, const char *path, const char *proc_cgroup, const struct spec_resources *res, struct err *e)
+static int create_at(struct cgroup *cg, const char *path, const char *proc_cgroup,
+                     const struct spec_resources *res, struct err *e)
 {
     int r = create_parts(cg, path, proc_cgroup, e);
     if (r == 0)
@@ -257,7 +258,8 @@ static bool is_scope_here(const char *cgroups_path, const char *path)
 }
 
 /* Its directories are a part of it. */
-static int create_scope(struct cgroup *cg, const char *cgroups_path, const char *path, const struct spec_resources *res, struct err *e)
+static int create_scope(struct cgroup *cg, const char *cgroups_path, const char *path,
+                        const struct spec_resources *res, struct err *e)
 {
     struct cg_scope scope = {0};
     int r = cg_systemd_start(cgroups_path, path, res, &scope, e);
@@ -270,7 +272,8 @@ static int create_scope(struct cgroup *cg, const char *cgroups_path, const char 
     return r;
 }
 
-int cgroup_create(const char *cgroups_path, const struct spec_resources *res, struct cgroup **ret, struct err *e)
+int cgroup_create(const char *cgroups_path, const struct spec_resources *res, struct cgroup **ret,
+                  struct err *e)
 {
     scoped_free char *path = NULL;
     bool relative = false;
@@ -356,7 +359,8 @@ int cgroup_open_sibling(const char *cgroups_path, const char *suffix, struct cgr
     return open_at(cgroups_path, suffix, ret, e);
 }
 
-/* ---- entry, views, removal ------------------------------------------------------------------------------ */
+/* ---- entry, views, removal ------------------------------------------------------------------------------
+ */
 
 struct cgroup_entry cgroup_entry(const struct cgroup *cg)
 {
@@ -376,7 +380,8 @@ size_t cgroup_views(const struct cgroup *cg, struct cgroup_view *out, size_t max
     for (size_t i = 0; i < cg->n && n < max; i++) {
         const struct cg_hier *h = cg->part[i].hier;
         struct cgroup_view *v = &out[n++];
-        *v = (struct cgroup_view){.name = cg->mode == CGROUP_V2 ? "" : strrchr(h->mount, '/') + 1, .dir = cg->part[i].dir};
+        *v = (struct cgroup_view){.name = cg->mode == CGROUP_V2 ? "" : strrchr(h->mount, '/') + 1,
+                                  .dir = cg->part[i].dir};
         size_t aliases = 0;
         for (unsigned bit = 1; strchr(v->name, ',') && bit < CG_SYSTEMD; bit <<= 1)
             if (h->ctrl & bit && aliases < ARRAY_LEN(v->alias))
@@ -411,7 +416,8 @@ int cgroup_remove(struct cgroup *cg, struct err *e)
     for (size_t i = 0; i < cg->n; i++) {
         int r = remove_part(&cg->part[i]);
         if (r < 0)
-            result = err_set(e, r, "remove %s/%s: %s", cg->part[i].hier->mount, cg->part[i].path, strerror(-r));
+            result =
+                err_set(e, r, "remove %s/%s: %s", cg->part[i].hier->mount, cg->part[i].path, strerror(-r));
     }
     return result;
 }

@@ -19,8 +19,10 @@ enum cgroup_mode { CGROUP_NONE, CGROUP_V1, CGROUP_V2 };
 
 enum cgroup_mode cgroup_host_mode(void); /* from /sys/fs/cgroup, read once */
 
-/* Creates (or joins) the directories and applies res (may be NULL).  On failure nothing stays behind that was made here. */
-int cgroup_create(const char *cgroups_path, const struct spec_resources *res, struct cgroup **ret, struct err *e);
+/* Creates (or joins) the directories and applies res (may be NULL).  On failure nothing stays behind that was
+ * made here. */
+int cgroup_create(const char *cgroups_path, const struct spec_resources *res, struct cgroup **ret,
+                  struct err *e);
 /* Opens what exists, for a clean-up without a daemon; missing parts are fine. */
 int cgroup_open(const char *cgroups_path, struct cgroup **ret, struct err *e);
 /* A sibling leaf of cg named "<base of cg><suffix>", e.g. the sentry's. */
@@ -42,14 +44,16 @@ int cgroup_apply_pod(const struct cgroup *cg, const struct cgroup_pod_limits *li
 int cgroup_update(struct cgroup *cg, const struct spec_resources *res, struct err *e);
 
 /* How a process gets in.  v2: a directory for CLONE_INTO_CGROUP.  v1: one `tasks` file per hierarchy,
- * into which the process itself writes "0" (launcher.md: 0.1 ms instead of 10). Descriptors stay the cgroup's. */
+ * into which the process itself writes "0" (launcher.md: 0.1 ms instead of 10). Descriptors stay the
+ * cgroup's. */
 struct cgroup_entry {
     int v2_dir; /* also the unified tree of a hybrid host; -1 where there is none */
     const int *v1_tasks;
     size_t n_v1_tasks;
 };
 struct cgroup_entry cgroup_entry(const struct cgroup *cg);
-/* Directories to show read-only under /sys/fs/cgroup: name ("" on v2, "memory" ...) and an O_PATH descriptor of the cgroup's own directory. */
+/* Directories to show read-only under /sys/fs/cgroup: name ("" on v2, "memory" ...) and an O_PATH descriptor
+ * of the cgroup's own directory. */
 struct cgroup_view {
     const char *name;
     int dir;
@@ -66,13 +70,15 @@ int cgroup_pids(const struct cgroup *cg, pid_t **ret, size_t *ret_n, struct err 
 bool cgroup_is_empty(const struct cgroup *cg);
 /* rmdir everywhere, children first; -EBUSY while processes live. */
 int cgroup_remove(struct cgroup *cg, struct err *e);
-/* Asks the kernel to give back what it can: page cache, and with swap more.  Takes as long as the write-back does. */
+/* Asks the kernel to give back what it can: page cache, and with swap more.  Takes as long as the write-back
+ * does. */
 int cgroup_reclaim(const struct cgroup *cg, struct err *e);
 /* Effective limits for the pod's view of itself; 0 = unlimited. cpus in thousandths. */
 int64_t cgroup_memory_limit(const struct cgroup *cg);
 int64_t cgroup_cpu_limit_milli(const struct cgroup *cg);
 
-/* OOM: a descriptor for the loop (eventfd on v1, inotify on v2); cgroup_oom_count reads the real number of kills. */
+/* OOM: a descriptor for the loop (eventfd on v1, inotify on v2); cgroup_oom_count reads the real number of
+ * kills. */
 int cgroup_oom_fd(struct cgroup *cg, struct err *e); /* owned by cg; made at the first call */
 void cgroup_oom_drain(struct cgroup *cg);
 uint64_t cgroup_oom_count(const struct cgroup *cg);

@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "base/scoped.h"
 
-#define MESSAGE_MAX (1u << 20)
+#define MESSAGE_MAX  (1u << 20)
 #define HEADER_FIXED 16
-#define AUTH_MS 5000
+#define AUTH_MS      5000
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "messages are written in the order of the machine");
 
@@ -28,7 +28,16 @@ struct dbus {
 SCOPED_DEFINE(struct dbus, dbus_free)
 
 /* Codes of header fields. */
-enum { FIELD_PATH = 1, FIELD_INTERFACE, FIELD_MEMBER, FIELD_ERROR_NAME, FIELD_REPLY_SERIAL, FIELD_DESTINATION, FIELD_SENDER, FIELD_SIGNATURE };
+enum {
+    FIELD_PATH = 1,
+    FIELD_INTERFACE,
+    FIELD_MEMBER,
+    FIELD_ERROR_NAME,
+    FIELD_REPLY_SERIAL,
+    FIELD_DESTINATION,
+    FIELD_SENDER,
+    FIELD_SIGNATURE
+};
 
 void dbus_free(struct dbus *d)
 {
@@ -39,7 +48,8 @@ void dbus_free(struct dbus *d)
     free(d);
 }
 
-/* ---- out ------------------------------------------------------------------------------------------------ */
+/* ---- out ------------------------------------------------------------------------------------------------
+ */
 
 void dbus_align(struct strbuf *b, size_t n)
 {
@@ -143,8 +153,9 @@ static void put_field(struct strbuf *b, unsigned char code, const char *type, co
         dbus_put_string(b, value);
 }
 
-int dbus_send(struct dbus *d, const char *destination, const char *path, const char *interface, const char *member, const char *signature,
-              const struct strbuf *body, uint32_t *ret_serial, struct err *e)
+int dbus_send(struct dbus *d, const char *destination, const char *path, const char *interface,
+              const char *member, const char *signature, const struct strbuf *body, uint32_t *ret_serial,
+              struct err *e)
 {
     scoped_strbuf struct strbuf m;
     strbuf_init(&m, MESSAGE_MAX);
@@ -171,7 +182,8 @@ int dbus_send(struct dbus *d, const char *destination, const char *path, const c
     return 0;
 }
 
-/* ---- in -------------------------------------------------------------------------------------------------- */
+/* ---- in --------------------------------------------------------------------------------------------------
+ */
 
 struct cursor {
     const uint8_t *data;
@@ -240,7 +252,9 @@ static bool parse_field(struct cursor *c, struct dbus_in *m)
 
     if (!type)
         return false;
-    if (strcmp(type, "u") == 0 ? !get_u32(c, &number) : strcmp(type, "g") == 0 ? !(value = get_signature(c)) : !(value = get_string(c)))
+    if (strcmp(type, "u") == 0   ? !get_u32(c, &number)
+        : strcmp(type, "g") == 0 ? !(value = get_signature(c))
+                                 : !(value = get_string(c)))
         return false;
     if (code == FIELD_REPLY_SERIAL)
         m->reply_to = number;
@@ -267,7 +281,8 @@ int dbus_parse(const uint8_t *data, size_t len, struct dbus_in *ret, size_t *ret
     if (len < header + body)
         return 1;
 
-    *ret = (struct dbus_in){.type = data[1], .member = "", .error_name = "", .signature = "", .body = data + header, .len = body};
+    *ret = (struct dbus_in){
+        .type = data[1], .member = "", .error_name = "", .signature = "", .body = data + header, .len = body};
     struct cursor c = {.data = data, .len = HEADER_FIXED + fields, .at = HEADER_FIXED};
     while (c.at < c.len)
         if (!parse_field(&c, ret))
@@ -325,7 +340,8 @@ int dbus_receive(struct dbus *d, int64_t deadline_ms, struct dbus_in *ret, struc
     }
 }
 
-/* ---- connection ------------------------------------------------------------------------------------------ */
+/* ---- connection ------------------------------------------------------------------------------------------
+ */
 
 /*
  * "I am the user that the kernel says I am", and no descriptors are passed.  BEGIN goes along at once, as

@@ -29,8 +29,9 @@ void dbus_prop_pids(struct strbuf *b, const char *name, uint32_t pid);
 void dbus_prop_bytes(struct strbuf *b, const char *name, const uint8_t *bytes, size_t n);
 
 /* Sends a method call; *ret_serial is what the answer refers to. */
-int dbus_send(struct dbus *d, const char *destination, const char *path, const char *interface, const char *member, const char *signature,
-              const struct strbuf *body, uint32_t *ret_serial, struct err *e);
+int dbus_send(struct dbus *d, const char *destination, const char *path, const char *interface,
+              const char *member, const char *signature, const struct strbuf *body, uint32_t *ret_serial,
+              struct err *e);
 
 /* ---- in ---- */
 enum dbus_type { DBUS_CALL = 1, DBUS_RETURN, DBUS_ERROR, DBUS_SIGNAL };
@@ -46,5 +47,6 @@ int dbus_receive(struct dbus *d, int64_t deadline_ms, struct dbus_in *ret, struc
 /* Reads one value at *at, which moves on; NULL or false: the body is too short. */
 const char *dbus_get_string(const struct dbus_in *m, size_t *at);
 bool dbus_get_u32(const struct dbus_in *m, size_t *at, uint32_t *ret);
-/* Pure: the message at the start of data. 0: *ret, *ret_size; 1: more bytes are needed; -EPROTO: no message. */
+/* Pure: the message at the start of data. 0: *ret, *ret_size; 1: more bytes are needed; -EPROTO: no message.
+ */
 int dbus_parse(const uint8_t *data, size_t len, struct dbus_in *ret, size_t *ret_size);

@@ -19,15 +19,15 @@
 
 /* What /dev of every container has, whether the engine lists it or not. */
 static const struct spec_device_rule usual[] = {
-    {.allow = true, .type = 'c', .major = 1, .minor = 3},     /* null */
-    {.allow = true, .type = 'c', .major = 1, .minor = 5},     /* zero */
-    {.allow = true, .type = 'c', .major = 1, .minor = 7},     /* full */
-    {.allow = true, .type = 'c', .major = 1, .minor = 8},     /* random */
-    {.allow = true, .type = 'c', .major = 1, .minor = 9},     /* urandom */
-    {.allow = true, .type = 'c', .major = 5, .minor = 0},     /* tty */
-    {.allow = true, .type = 'c', .major = 5, .minor = 1},     /* console */
-    {.allow = true, .type = 'c', .major = 5, .minor = 2},     /* ptmx */
-    {.allow = true, .type = 'c', .major = 136, .minor = -1},  /* pts */
+    {.allow = true, .type = 'c', .major = 1, .minor = 3},    /* null */
+    {.allow = true, .type = 'c', .major = 1, .minor = 5},    /* zero */
+    {.allow = true, .type = 'c', .major = 1, .minor = 7},    /* full */
+    {.allow = true, .type = 'c', .major = 1, .minor = 8},    /* random */
+    {.allow = true, .type = 'c', .major = 1, .minor = 9},    /* urandom */
+    {.allow = true, .type = 'c', .major = 5, .minor = 0},    /* tty */
+    {.allow = true, .type = 'c', .major = 5, .minor = 1},    /* console */
+    {.allow = true, .type = 'c', .major = 5, .minor = 2},    /* ptmx */
+    {.allow = true, .type = 'c', .major = 136, .minor = -1}, /* pts */
 };
 
 static const char *access_of(const struct spec_device_rule *r)
@@ -35,7 +35,8 @@ static const char *access_of(const struct spec_device_rule *r)
     return r->access ? r->access : "rwm";
 }
 
-/* ---- version 1 ------------------------------------------------------------------------------------------ */
+/* ---- version 1 ------------------------------------------------------------------------------------------
+ */
 
 static void device_number(char out[24], int64_t n)
 {
@@ -52,7 +53,8 @@ static int write_rule(const int fd[2], const struct spec_device_rule *r)
     device_number(major, r->major);
     device_number(minor, r->minor);
     if (r->type == 'a')
-        (void)snprintf(line, sizeof line, "a"); /* the kernel drops all exceptions, whatever follows the letter */
+        (void)snprintf(line, sizeof line,
+                       "a"); /* the kernel drops all exceptions, whatever follows the letter */
     else
         (void)snprintf(line, sizeof line, "%c %s:%s %s", r->type, major, minor, access_of(r));
     if (write(fd[r->allow], line, strlen(line)) >= 0)
@@ -91,14 +93,16 @@ int cg_devices_v1(const struct cgroup *cg, const struct spec_resources *res, str
     return r < 0 ? err_set(e, r, "linux.resources.devices: %s", strerror(-r)) : 0;
 }
 
-/* ---- version 2 ------------------------------------------------------------------------------------------ */
+/* ---- version 2 ------------------------------------------------------------------------------------------
+ */
 
-#define INSN(c, d, s, o, i) ((struct bpf_insn){.code = (c), .dst_reg = (d), .src_reg = (s), .off = (short)(o), .imm = (int)(i)})
-#define LOAD(d, o) INSN(BPF_LDX | BPF_W | BPF_MEM, d, 1, o, 0)
-#define ALU(op, d, i) INSN(BPF_ALU | (op) | BPF_K, d, 0, 0, i)
-#define MOVE(d, s) INSN(BPF_ALU | BPF_MOV | BPF_X, d, s, 0, 0)
+#define INSN(c, d, s, o, i)                                                                                  \
+    ((struct bpf_insn){.code = (c), .dst_reg = (d), .src_reg = (s), .off = (short)(o), .imm = (int)(i)})
+#define LOAD(d, o)        INSN(BPF_LDX | BPF_W | BPF_MEM, d, 1, o, 0)
+#define ALU(op, d, i)     INSN(BPF_ALU | (op) | BPF_K, d, 0, 0, i)
+#define MOVE(d, s)        INSN(BPF_ALU | BPF_MOV | BPF_X, d, s, 0, 0)
 #define JUMP(op, d, i, o) INSN(BPF_JMP | (op) | BPF_K, d, 0, o, i)
-#define EXIT INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0)
+#define EXIT              INSN(BPF_JMP | BPF_EXIT, 0, 0, 0, 0)
 enum { TYPE = 2, ACCESS = 3, MAJOR = 4, MINOR = 5, SCRATCH = 6 };
 
 struct program {
@@ -114,7 +118,8 @@ static void emit(struct program *p, struct bpf_insn insn)
 
 static unsigned access_bits(const char *access)
 {
-    return (strchr(access, 'r') ? BPF_DEVCG_ACC_READ : 0u) | (strchr(access, 'w') ? BPF_DEVCG_ACC_WRITE : 0u) |
+    return (strchr(access, 'r') ? BPF_DEVCG_ACC_READ : 0u) |
+           (strchr(access, 'w') ? BPF_DEVCG_ACC_WRITE : 0u) |
            (strchr(access, 'm') ? BPF_DEVCG_ACC_MKNOD : 0u);
 }
 

@@ -14,7 +14,7 @@
  * Marks a parent directory that we made, for whoever removes the last group below it, in another
  * process too.  kernfs keeps trusted attributes on both versions; only host root can set them.
  */
-#define MARK "trusted.glovebox"
+#define MARK      "trusted.glovebox"
 #define DEPTH_MAX 32
 
 int cg_opendir(const struct cg_hier *h, const char *path)

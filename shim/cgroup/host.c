@@ -11,27 +11,17 @@
 #include "shim/cgroup/internal.h"
 
 #define CGROUP2_MAGIC 0x63677270
-#define MOUNT_POINT "/sys/fs/cgroup"
+#define MOUNT_POINT   "/sys/fs/cgroup"
 
 static const struct {
     const char *v1, *v2;
     enum cg_ctrl bit;
 } names[] = {
-    {"cpu", "cpu", CG_CPU},
-    {"cpuacct", NULL, CG_CPUACCT},
-    {"cpuset", "cpuset", CG_CPUSET},
-    {"memory", "memory", CG_MEMORY},
-    {"devices", NULL, CG_DEVICES},
-    {"freezer", NULL, CG_FREEZER},
-    {"blkio", "io", CG_IO},
-    {"pids", "pids", CG_PIDS},
-    {"hugetlb", "hugetlb", CG_HUGETLB},
-    {"net_cls", NULL, CG_NET_CLS},
-    {"net_prio", NULL, CG_NET_PRIO},
-    {"perf_event", NULL, CG_PERF_EVENT},
-    {"rdma", "rdma", CG_RDMA},
-    {"misc", "misc", CG_MISC},
-    {"name=systemd", NULL, CG_SYSTEMD},
+    {"cpu", "cpu", CG_CPU},          {"cpuacct", NULL, CG_CPUACCT},   {"cpuset", "cpuset", CG_CPUSET},
+    {"memory", "memory", CG_MEMORY}, {"devices", NULL, CG_DEVICES},   {"freezer", NULL, CG_FREEZER},
+    {"blkio", "io", CG_IO},          {"pids", "pids", CG_PIDS},       {"hugetlb", "hugetlb", CG_HUGETLB},
+    {"net_cls", NULL, CG_NET_CLS},   {"net_prio", NULL, CG_NET_PRIO}, {"perf_event", NULL, CG_PERF_EVENT},
+    {"rdma", "rdma", CG_RDMA},       {"misc", "misc", CG_MISC},       {"name=systemd", NULL, CG_SYSTEMD},
 };
 
 const char *cg_ctrl_name(enum cg_ctrl c, enum cgroup_mode mode)
@@ -248,7 +238,8 @@ static void open_hierarchies(struct cg_host *host)
         struct cg_hier *h = &host->hier[i];
         h->dir = open(h->mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         char list[256];
-        if (h->v2 && h->dir >= 0 && cg_read(h->dir, "cgroup.controllers", list, sizeof list) >= 0 && host->mode == CGROUP_V2)
+        if (h->v2 && h->dir >= 0 && cg_read(h->dir, "cgroup.controllers", list, sizeof list) >= 0 &&
+            host->mode == CGROUP_V2)
             h->ctrl |= controllers_in(list, " \n");
     }
 }

@@ -93,17 +93,17 @@ bool cg_path_is_systemd(const char *cgroups_path);
 /* ---- what to write -------------------------------------------------------------------------------- */
 
 enum {
-    CG_RETRY = 1,    /* EINVAL may only mean that another value has to change first */
-    CG_OPTIONAL = 2, /* a missing file is no error */
+    CG_RETRY = 1,     /* EINVAL may only mean that another value has to change first */
+    CG_OPTIONAL = 2,  /* a missing file is no error */
     CG_PER_DEVICE = 4 /* the file holds one line per first word of the value */
 };
 struct cg_step {
     unsigned ctrl;
     char file[64], value[160];
-    const char *text;                   /* instead of value, when it is longer; borrowed from the resources */
-    const char *alt_file;               /* tried when file does not exist */
+    const char *text;     /* instead of value, when it is longer; borrowed from the resources */
+    const char *alt_file; /* tried when file does not exist */
     char alt_value[48];
-    char field[96];                     /* "linux.resources.cpu.quota" */
+    char field[96]; /* "linux.resources.cpu.quota" */
     unsigned flags;
 };
 struct cg_plan {
@@ -112,12 +112,13 @@ struct cg_plan {
 };
 /* Values that a v2 file wants together with those that were given. */
 struct cg_current {
-    int64_t memory_max;               /* -1 = unlimited */
+    int64_t memory_max;                 /* -1 = unlimited */
     char cpu_quota[24], cpu_period[24]; /* "max", "100000" */
 };
 /* Pure: resources -> steps, in the order of writing. */
 int cg_plan_v1(const struct spec_resources *res, struct cg_plan *ret, struct err *e);
-int cg_plan_v2(const struct spec_resources *res, const struct cg_current *now, struct cg_plan *ret, struct err *e);
+int cg_plan_v2(const struct spec_resources *res, const struct cg_current *now, struct cg_plan *ret,
+               struct err *e);
 void cg_plan_done(struct cg_plan *p);
 static inline void cg_plan_done_scoped(struct cg_plan *p)
 {
@@ -159,8 +160,10 @@ struct cg_scope {
     pid_t holder;
 };
 bool cg_systemd_runs(void); /* as process 1 of our own PID namespace, and it can be talked to */
-/* Starts the scope of cgroups_path (systemd form), which expands to path; its directories exist afterwards. */
-int cg_systemd_start(const char *cgroups_path, const char *path, const struct spec_resources *res, struct cg_scope *ret, struct err *e);
+/* Starts the scope of cgroups_path (systemd form), which expands to path; its directories exist afterwards.
+ */
+int cg_systemd_start(const char *cgroups_path, const char *path, const struct spec_resources *res,
+                     struct cg_scope *ret, struct err *e);
 void cg_systemd_abandon(const struct cg_scope *s); /* before the container is in it: the scope ends */
 /* For an empty scope, before its directory goes: systemd does not notice an end that it cannot read about. */
 int cg_systemd_stop(const char *unit, struct err *e);

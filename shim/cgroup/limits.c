@@ -23,7 +23,8 @@ static void read_current(const struct cgroup *cg, struct cg_current *now)
         now->memory_max = (int64_t)max;
 
     char text[64];
-    if (cg_read(d->dir, "cpu.max", text, sizeof text) > 0 && sscanf(text, "%23s %23s", now->cpu_quota, now->cpu_period) != 2)
+    if (cg_read(d->dir, "cpu.max", text, sizeof text) > 0 &&
+        sscanf(text, "%23s %23s", now->cpu_quota, now->cpu_period) != 2)
         *now = (struct cg_current){.memory_max = now->memory_max, .cpu_quota = "max", .cpu_period = "100000"};
 }
 
@@ -33,12 +34,15 @@ static int check_usage(const struct cgroup *cg, const struct spec_resources *res
     const struct cg_dir *d = cg_part(cg, CG_MEMORY);
     uint64_t usage = 0;
 
-    if (!res->memory_check_before_update.value || !res->memory_limit.has || res->memory_limit.value <= 0 || !d)
+    if (!res->memory_check_before_update.value || !res->memory_limit.has || res->memory_limit.value <= 0 ||
+        !d)
         return 0;
     if (cg_read_u64(d->dir, d->hier->v2 ? "memory.current" : "memory.usage_in_bytes", &usage) < 0)
         return 0;
     if (usage > (uint64_t)res->memory_limit.value)
-        return err_set(e, -EBUSY, "linux.resources.memory.limit of %" PRId64 " is less than the %" PRIu64 " bytes that the container uses now",
+        return err_set(e, -EBUSY,
+                       "linux.resources.memory.limit of %" PRId64 " is less than the %" PRIu64
+                       " bytes that the container uses now",
                        res->memory_limit.value, usage);
     return 0;
 }
@@ -110,7 +114,8 @@ int cgroup_apply_pod(const struct cgroup *cg, const struct cgroup_pod_limits *li
     struct cgroup pod = {.mode = cg->mode, .n = cg->n, .oom_fd = -1, .oom_watched = -1};
     bool ours = true;
     for (size_t i = 0; i < cg->n; i++) {
-        pod.part[i] = (struct cg_dir){.hier = cg->part[i].hier, .path = cg->part[i].path, .dir = parent_dir(&cg->part[i]), .tasks = -1};
+        pod.part[i] = (struct cg_dir){
+            .hier = cg->part[i].hier, .path = cg->part[i].path, .dir = parent_dir(&cg->part[i]), .tasks = -1};
         if (pod.part[i].hier->ctrl & (CG_CPU | CG_MEMORY))
             ours = ours && pod.part[i].dir >= 0 && made_by_us(pod.part[i].dir);
     }
@@ -128,7 +133,8 @@ int cgroup_apply_pod(const struct cgroup *cg, const struct cgroup_pod_limits *li
     return r;
 }
 
-/* ---- effective limits ----------------------------------------------------------------------------------- */
+/* ---- effective limits -----------------------------------------------------------------------------------
+ */
 
 /* Calls fn for the group and every group above it, up to the root of the mount. */
 static void each_level(const struct cg_dir *d, void (*fn)(int dir, void *data), void *data)
@@ -174,7 +180,8 @@ static void least_cpu(int dir, void *data)
 
     if (cg_read(dir, "cpu.max", text, sizeof text) > 0)
         (void)sscanf(text, "%" SCNd64 " %" SCNd64, &quota, &period); /* "max ..." leaves quota at -1 */
-    else if (cg_read_i64(dir, "cpu.cfs_quota_us", &quota) < 0 || cg_read_i64(dir, "cpu.cfs_period_us", &period) < 0)
+    else if (cg_read_i64(dir, "cpu.cfs_quota_us", &quota) < 0 ||
+             cg_read_i64(dir, "cpu.cfs_period_us", &period) < 0)
         return;
     if (quota > 0 && period > 0 && (*least == 0 || quota * 1000 / period < *least))
         *least = MAX(quota * 1000 / period, INT64_C(1));
@@ -204,7 +211,8 @@ int64_t cgroup_cpu_limit_milli(const struct cgroup *cg)
 
     if (cpu)
         each_level(cpu, least_cpu, &least);
-    if (set && (cg_read(set->dir, "cpuset.cpus.effective", list, sizeof list) > 0 || cg_read(set->dir, "cpuset.effective_cpus", list, sizeof list) > 0)) {
+    if (set && (cg_read(set->dir, "cpuset.cpus.effective", list, sizeof list) > 0 ||
+                cg_read(set->dir, "cpuset.effective_cpus", list, sizeof list) > 0)) {
         int64_t cpus = count_cpus(list);
         bool narrow = cpus > 0 && cpus < sysconf(_SC_NPROCESSORS_ONLN);
         if (narrow && (least == 0 || cpus * 1000 < least))

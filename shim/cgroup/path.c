@@ -33,7 +33,8 @@ static int expand_slice(struct strbuf *out, const char *slice, size_t n, struct 
         if (i < stem && slice[i] != '-')
             continue;
         if (i == 0 || slice[i - 1] == '-')
-            return err_set(e, -EINVAL, "linux.cgroupsPath names no systemd slice: \"%.*s\"", (int)MIN(n, 128), slice);
+            return err_set(e, -EINVAL, "linux.cgroupsPath names no systemd slice: \"%.*s\"", (int)MIN(n, 128),
+                           slice);
         strbuf_printf(out, "%s%.*s.slice", out->len ? "/" : "", (int)i, slice);
     }
     return 0;
@@ -44,12 +45,15 @@ static int expand_systemd(const char *p, struct strbuf *out, struct err *e)
     static const char usual[] = "system.slice";
     const char *prefix = strchr(p, ':') + 1, *name = strchr(prefix, ':') + 1;
     const char *slice = p[0] == ':' ? usual : p;
-    size_t n_slice = p[0] == ':' ? strlen(usual) : (size_t)(prefix - 1 - p), n_prefix = (size_t)(name - 1 - prefix);
+    size_t n_slice = p[0] == ':' ? strlen(usual) : (size_t)(prefix - 1 - p),
+           n_prefix = (size_t)(name - 1 - prefix);
 
     if (!name[0] || strlen(name) > 200 || n_prefix > 40 || n_slice > 1000)
-        return err_set(e, -EINVAL, "linux.cgroupsPath must be \"slice:prefix:name\" with a name, not \"%.128s\"", p);
+        return err_set(e, -EINVAL,
+                       "linux.cgroupsPath must be \"slice:prefix:name\" with a name, not \"%.128s\"", p);
     if (!ends_with(slice, n_slice, ".slice") || n_slice == strlen(".slice"))
-        return err_set(e, -EINVAL, "linux.cgroupsPath must name a slice that ends in .slice, not \"%.*s\"", (int)n_slice, slice);
+        return err_set(e, -EINVAL, "linux.cgroupsPath must name a slice that ends in .slice, not \"%.*s\"",
+                       (int)n_slice, slice);
     int r = expand_slice(out, slice, n_slice, e);
     if (r < 0)
         return r;

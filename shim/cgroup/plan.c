@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "shim/cgroup/internal.h"
 
-#define R struct spec_resources
+#define R     struct spec_resources
 #define FIELD "linux.resources."
 
 struct cg_step *cg_plan_add(struct cg_plan *p, unsigned ctrl, const char *file, const char *field)
@@ -63,17 +63,24 @@ struct row {
 #define AT(m) offsetof(R, m)
 
 static const struct row rows_v1[] = {
-    {"memory.limit", AT(memory_limit), CG_MEMORY, "memory.limit_in_bytes", .zero_is_unset = true, .flags = CG_RETRY},
-    {"memory.swap", AT(memory_swap), CG_MEMORY, "memory.memsw.limit_in_bytes", .zero_is_unset = true, .flags = CG_RETRY},
-    {"memory.reservation", AT(memory_reservation), CG_MEMORY, "memory.soft_limit_in_bytes", .zero_is_unset = true},
+    {"memory.limit", AT(memory_limit), CG_MEMORY, "memory.limit_in_bytes", .zero_is_unset = true,
+     .flags = CG_RETRY},
+    {"memory.swap", AT(memory_swap), CG_MEMORY, "memory.memsw.limit_in_bytes", .zero_is_unset = true,
+     .flags = CG_RETRY},
+    {"memory.reservation", AT(memory_reservation), CG_MEMORY, "memory.soft_limit_in_bytes",
+     .zero_is_unset = true},
     {"memory.swappiness", AT(memory_swappiness), CG_MEMORY, "memory.swappiness", .flags = 0},
     {"memory.disableOOMKiller", AT(memory_disable_oom_killer), CG_MEMORY, "memory.oom_control", .flags = 0},
     {"cpu.shares", AT(cpu_shares), CG_CPU, "cpu.shares", .zero_is_unset = true, .flags = CG_RETRY},
-    {"cpu.period", AT(cpu_period), CG_CPU, "cpu.cfs_period_us", .zero_is_unset = true, .least = 1000, .flags = CG_RETRY},
-    {"cpu.quota", AT(cpu_quota), CG_CPU, "cpu.cfs_quota_us", .zero_is_unset = true, .least = 1000, .flags = CG_RETRY},
+    {"cpu.period", AT(cpu_period), CG_CPU, "cpu.cfs_period_us", .zero_is_unset = true, .least = 1000,
+     .flags = CG_RETRY},
+    {"cpu.quota", AT(cpu_quota), CG_CPU, "cpu.cfs_quota_us", .zero_is_unset = true, .least = 1000,
+     .flags = CG_RETRY},
     {"cpu.burst", AT(cpu_burst), CG_CPU, "cpu.cfs_burst_us", .flags = CG_RETRY},
-    {"cpu.realtimePeriod", AT(cpu_rt_period), CG_CPU, "cpu.rt_period_us", .zero_is_unset = true, .flags = CG_RETRY},
-    {"cpu.realtimeRuntime", AT(cpu_rt_runtime), CG_CPU, "cpu.rt_runtime_us", .zero_is_unset = true, .flags = CG_RETRY},
+    {"cpu.realtimePeriod", AT(cpu_rt_period), CG_CPU, "cpu.rt_period_us", .zero_is_unset = true,
+     .flags = CG_RETRY},
+    {"cpu.realtimeRuntime", AT(cpu_rt_runtime), CG_CPU, "cpu.rt_runtime_us", .zero_is_unset = true,
+     .flags = CG_RETRY},
     {"cpu.idle", AT(cpu_idle), CG_CPU, "cpu.idle", .flags = 0},
     {"pids.limit", AT(pids_limit), CG_PIDS, "pids.max", .zero_is_unset = true, .max_word = true},
     {"blockIO.weight", AT(blkio_weight), CG_IO, "blkio.weight", "blkio.bfq.weight", .zero_is_unset = true},
@@ -83,7 +90,8 @@ static const struct row rows_v1[] = {
 
 static const struct row rows_v2[] = {
     {"memory.limit", AT(memory_limit), CG_MEMORY, "memory.max", .zero_is_unset = true, .max_word = true},
-    {"memory.reservation", AT(memory_reservation), CG_MEMORY, "memory.low", .zero_is_unset = true, .max_word = true},
+    {"memory.reservation", AT(memory_reservation), CG_MEMORY, "memory.low", .zero_is_unset = true,
+     .max_word = true},
     {"cpu.idle", AT(cpu_idle), CG_CPU, "cpu.idle", .flags = 0},
     {"pids.limit", AT(pids_limit), CG_PIDS, "pids.max", .zero_is_unset = true, .max_word = true},
 };
@@ -117,7 +125,9 @@ static int add_row(struct cg_plan *p, const R *res, const struct row *row, struc
     if (value < 0)
         value = -1;
     if (row->least && value >= 0 && value < row->least)
-        return err_set(e, -EINVAL, FIELD "%s must be at least %" PRId64 ", the kernel's minimum, not %" PRId64, row->field, row->least, value);
+        return err_set(e, -EINVAL,
+                       FIELD "%s must be at least %" PRId64 ", the kernel's minimum, not %" PRId64,
+                       row->field, row->least, value);
 
     struct cg_step *s = cg_plan_add(p, row->ctrl, row->file, row->field);
     s->flags = row->flags;
@@ -182,7 +192,8 @@ static void add_rdma(struct cg_plan *p, const R *res)
         rdma_number(objects, sizeof objects, &res->rdma[i].hca_objects);
         struct cg_step *s = cg_plan_add(p, CG_RDMA, "rdma.max", "rdma");
         s->flags = CG_PER_DEVICE;
-        (void)snprintf(s->value, sizeof s->value, "%.63s hca_handle=%s hca_object=%s", res->rdma[i].device, handles, objects);
+        (void)snprintf(s->value, sizeof s->value, "%.63s hca_handle=%s hca_object=%s", res->rdma[i].device,
+                       handles, objects);
     }
 }
 
@@ -201,13 +212,15 @@ static void add_throttle(struct cg_plan *p, const R *res, bool v2)
     for (size_t kind = 0; kind < ARRAY_LEN(throttle); kind++) {
         for (size_t i = 0; i < res->n_throttle[kind]; i++) {
             const struct spec_throttle *t = &res->throttle[kind][i];
-            struct cg_step *s = cg_plan_add(p, CG_IO, v2 ? "io.max" : throttle[kind].v1, throttle[kind].field);
+            struct cg_step *s =
+                cg_plan_add(p, CG_IO, v2 ? "io.max" : throttle[kind].v1, throttle[kind].field);
             s->flags = CG_PER_DEVICE;
             int n = snprintf(s->value, sizeof s->value, "%" PRId64 ":%" PRId64 " ", t->major, t->minor);
             if (v2 && t->rate == 0) /* 0 takes a limit away; version 2 spells it */
                 (void)snprintf(s->value + n, sizeof s->value - (size_t)n, "%s=max", throttle[kind].v2);
             else
-                (void)snprintf(s->value + n, sizeof s->value - (size_t)n, "%s%s%" PRIu64, v2 ? throttle[kind].v2 : "", v2 ? "=" : "", t->rate);
+                (void)snprintf(s->value + n, sizeof s->value - (size_t)n, "%s%s%" PRIu64,
+                               v2 ? throttle[kind].v2 : "", v2 ? "=" : "", t->rate);
         }
     }
 }
@@ -217,17 +230,21 @@ static void add_device_weights(struct cg_plan *p, const R *res, bool v2)
     for (size_t i = 0; i < res->n_weight_devices; i++) {
         const struct spec_weight_device *d = &res->weight_devices[i];
         if (d->weight.has) {
-            struct cg_step *s = cg_plan_add(p, CG_IO, v2 ? "io.bfq.weight" : "blkio.weight_device", "blockIO.weightDevice");
+            struct cg_step *s =
+                cg_plan_add(p, CG_IO, v2 ? "io.bfq.weight" : "blkio.weight_device", "blockIO.weightDevice");
             s->flags = CG_PER_DEVICE;
             s->alt_file = v2 ? "io.weight" : "blkio.bfq.weight_device";
-            (void)snprintf(s->value, sizeof s->value, "%" PRId64 ":%" PRId64 " %" PRId64, d->major, d->minor, d->weight.value);
-            (void)snprintf(s->alt_value, sizeof s->alt_value, "%" PRId64 ":%" PRId64 " %" PRIu64, d->major, d->minor,
+            (void)snprintf(s->value, sizeof s->value, "%" PRId64 ":%" PRId64 " %" PRId64, d->major, d->minor,
+                           d->weight.value);
+            (void)snprintf(s->alt_value, sizeof s->alt_value, "%" PRId64 ":%" PRId64 " %" PRIu64, d->major,
+                           d->minor,
                            v2 ? cg_io_weight((uint64_t)d->weight.value) : (uint64_t)d->weight.value);
         }
         if (d->leaf_weight.has && !v2) {
             struct cg_step *s = cg_plan_add(p, CG_IO, "blkio.leaf_weight_device", "blockIO.weightDevice");
             s->flags = CG_PER_DEVICE;
-            (void)snprintf(s->value, sizeof s->value, "%" PRId64 ":%" PRId64 " %" PRId64, d->major, d->minor, d->leaf_weight.value);
+            (void)snprintf(s->value, sizeof s->value, "%" PRId64 ":%" PRId64 " %" PRId64, d->major, d->minor,
+                           d->leaf_weight.value);
         }
     }
 }
@@ -240,7 +257,9 @@ static int check_memory(const R *res, struct err *e)
     const struct spec_num *limit = &res->memory_limit, *swap = &res->memory_swap;
 
     if (swap->has && swap->value > 0 && limit->has && limit->value > 0 && swap->value < limit->value)
-        return err_set(e, -EINVAL, FIELD "memory.swap (memory and swap together, %" PRId64 ") must not be less than memory.limit (%" PRId64 ")",
+        return err_set(e, -EINVAL,
+                       FIELD "memory.swap (memory and swap together, %" PRId64
+                             ") must not be less than memory.limit (%" PRId64 ")",
                        swap->value, limit->value);
     return 0;
 }
@@ -248,7 +267,8 @@ static int check_memory(const R *res, struct err *e)
 int cg_plan_v1(const R *res, struct cg_plan *ret, struct err *e)
 {
     if (res->n_unified > 0)
-        return err_set(e, -EINVAL, FIELD "unified.%.64s needs a host with cgroup v2; this one has v1", res->unified[0].key);
+        return err_set(e, -EINVAL, FIELD "unified.%.64s needs a host with cgroup v2; this one has v1",
+                       res->unified[0].key);
     int r = check_memory(res, e);
     if (r < 0)
         return r;
@@ -258,7 +278,8 @@ int cg_plan_v1(const R *res, struct cg_plan *ret, struct err *e)
     if (r < 0)
         return r;
     /* Lifting the memory limit lifts the one for memory and swap, or nothing would have changed. */
-    if (res->memory_limit.has && res->memory_limit.value == -1 && !(res->memory_swap.has && res->memory_swap.value)) {
+    if (res->memory_limit.has && res->memory_limit.value == -1 &&
+        !(res->memory_swap.has && res->memory_swap.value)) {
         struct cg_step *s = cg_plan_add(ret, CG_MEMORY, "memory.memsw.limit_in_bytes", "memory.limit");
         s->flags = CG_RETRY | CG_OPTIONAL;
         (void)snprintf(s->value, sizeof s->value, "-1");
@@ -268,8 +289,8 @@ int cg_plan_v1(const R *res, struct cg_plan *ret, struct err *e)
     add_hugepages(ret, res, "limit_in_bytes");
     add_rdma(ret, res);
     for (size_t i = 0; i < res->n_net_priorities; i++)
-        (void)snprintf(cg_plan_add(ret, CG_NET_PRIO, "net_prio.ifpriomap", "network.priorities")->value, 64, "%.20s %.20s",
-                       res->net_priorities[i].key, res->net_priorities[i].value);
+        (void)snprintf(cg_plan_add(ret, CG_NET_PRIO, "net_prio.ifpriomap", "network.priorities")->value, 64,
+                       "%.20s %.20s", res->net_priorities[i].key, res->net_priorities[i].value);
     return 0;
 }
 
@@ -278,7 +299,8 @@ int cg_plan_v1(const R *res, struct cg_plan *ret, struct err *e)
 /* memory.swap counts memory and swap together; memory.swap.max counts swap alone. */
 static int add_swap_v2(struct cg_plan *p, const R *res, const struct cg_current *now, struct err *e)
 {
-    int64_t limit = res->memory_limit.has && res->memory_limit.value ? res->memory_limit.value : now->memory_max;
+    int64_t limit =
+        res->memory_limit.has && res->memory_limit.value ? res->memory_limit.value : now->memory_max;
     int64_t swap = res->memory_swap.has ? res->memory_swap.value : 0;
     bool lifted = res->memory_limit.has && res->memory_limit.value == -1;
 
@@ -294,9 +316,13 @@ static int add_swap_v2(struct cg_plan *p, const R *res, const struct cg_current 
         return 0;
     }
     if (limit <= 0)
-        return err_set(e, -EINVAL, FIELD "memory.swap needs memory.limit: it counts memory and swap together");
+        return err_set(e, -EINVAL,
+                       FIELD "memory.swap needs memory.limit: it counts memory and swap together");
     if (swap < limit)
-        return err_set(e, -EINVAL, FIELD "memory.swap (memory and swap together, %" PRId64 ") must not be less than memory.limit (%" PRId64 ")", swap, limit);
+        return err_set(e, -EINVAL,
+                       FIELD "memory.swap (memory and swap together, %" PRId64
+                             ") must not be less than memory.limit (%" PRId64 ")",
+                       swap, limit);
     (void)snprintf(s->value, sizeof s->value, "%" PRId64, swap - limit);
     return 0;
 }
@@ -308,13 +334,18 @@ static int add_cpu_v2(struct cg_plan *p, const R *res, const struct cg_current *
     if (res->cpu_shares.has && res->cpu_shares.value > 0) {
         struct cg_step *s = cg_plan_add(p, CG_CPU, "cpu.weight", "cpu.shares");
         s->flags = CG_RETRY; /* EINVAL while cpu.idle is 1 */
-        (void)snprintf(s->value, sizeof s->value, "%" PRIu64, cg_weight_from_shares((uint64_t)res->cpu_shares.value));
+        (void)snprintf(s->value, sizeof s->value, "%" PRIu64,
+                       cg_weight_from_shares((uint64_t)res->cpu_shares.value));
     }
     bool has_quota = quota->has && quota->value != 0, has_period = period->has && period->value > 0;
     if (has_quota && quota->value > 0 && quota->value < 1000)
-        return err_set(e, -EINVAL, FIELD "cpu.quota must be at least 1000, the kernel's minimum, not %" PRId64, quota->value);
+        return err_set(e, -EINVAL,
+                       FIELD "cpu.quota must be at least 1000, the kernel's minimum, not %" PRId64,
+                       quota->value);
     if (has_period && period->value < 1000)
-        return err_set(e, -EINVAL, FIELD "cpu.period must be at least 1000, the kernel's minimum, not %" PRId64, period->value);
+        return err_set(e, -EINVAL,
+                       FIELD "cpu.period must be at least 1000, the kernel's minimum, not %" PRId64,
+                       period->value);
     if (has_quota || has_period) {
         char q[24], t[24];
         (void)snprintf(q, sizeof q, "%s", now->cpu_quota);
@@ -341,7 +372,8 @@ static void add_io_v2(struct cg_plan *p, const R *res)
         struct cg_step *s = cg_plan_add(p, CG_IO, "io.bfq.weight", "blockIO.weight");
         (void)snprintf(s->value, sizeof s->value, "%" PRId64, res->blkio_weight.value);
         s->alt_file = "io.weight";
-        (void)snprintf(s->alt_value, sizeof s->alt_value, "%" PRIu64, cg_io_weight((uint64_t)res->blkio_weight.value));
+        (void)snprintf(s->alt_value, sizeof s->alt_value, "%" PRIu64,
+                       cg_io_weight((uint64_t)res->blkio_weight.value));
     }
     add_device_weights(p, res, true);
     add_throttle(p, res, true);
@@ -352,7 +384,8 @@ static void add_unified(struct cg_plan *p, const R *res)
     for (size_t i = 0; i < res->n_unified; i++) {
         const struct spec_pair *u = &res->unified[i];
         char controller[32], field[96];
-        (void)snprintf(controller, sizeof controller, "%.*s", (int)MIN(strcspn(u->key, "."), sizeof controller - 1), u->key);
+        (void)snprintf(controller, sizeof controller, "%.*s",
+                       (int)MIN(strcspn(u->key, "."), sizeof controller - 1), u->key);
         (void)snprintf(field, sizeof field, "unified.%.70s", u->key);
         unsigned ctrl = cg_ctrl_bit(controller);
         struct cg_step *s = cg_plan_add(p, ctrl ? ctrl : CG_CORE, u->key, field);
@@ -365,15 +398,18 @@ int cg_plan_v2(const R *res, const struct cg_current *now, struct cg_plan *ret, 
 {
     for (size_t i = 0; i < ARRAY_LEN(rows_v1_only); i++)
         if (is_set(res, &rows_v1_only[i]))
-            return err_set(e, -EINVAL, FIELD "%s needs a host with cgroup v1; this one has v2", rows_v1_only[i].field);
+            return err_set(e, -EINVAL, FIELD "%s needs a host with cgroup v1; this one has v2",
+                           rows_v1_only[i].field);
     if (res->n_net_priorities > 0)
         return err_set(e, -EINVAL, FIELD "network.priorities needs a host with cgroup v1; this one has v2");
     for (size_t i = 0; i < res->n_unified; i++)
         if (strlen(res->unified[i].key) >= sizeof ret->step->file)
-            return err_set(e, -EINVAL, FIELD "unified.%.64s is not a file of a control group", res->unified[i].key);
+            return err_set(e, -EINVAL, FIELD "unified.%.64s is not a file of a control group",
+                           res->unified[i].key);
 
     add_cpuset(ret, res);
-    /* Raising memory.max before memory.swap.max or after it makes no difference: they are independent here. */
+    /* Raising memory.max before memory.swap.max or after it makes no difference: they are independent here.
+     */
     int r = add_swap_v2(ret, res, now, e);
     if (r == 0)
         r = add_rows(ret, res, rows_v2, ARRAY_LEN(rows_v2), e);

@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "shim/cgroup/internal.h"
 
-#define DEPTH_MAX 32
+#define DEPTH_MAX     32
 #define PIDS_TEXT_MAX (16u << 20)
 
 /* Where membership is read: every process that entered through cgroup_entry() is in it. */
@@ -121,7 +121,8 @@ int cgroup_freeze(struct cgroup *cg, bool frozen, struct err *e)
     const struct cg_dir *d = freezer(cg);
     if (!d)
         return err_set(e, -ENOTSUP, "this host has no freezer controller");
-    int r = d->hier->v2 ? cg_write(d->dir, "cgroup.freeze", frozen ? "1" : "0") : cg_write(d->dir, "freezer.state", frozen ? "FROZEN" : "THAWED");
+    int r = d->hier->v2 ? cg_write(d->dir, "cgroup.freeze", frozen ? "1" : "0")
+                        : cg_write(d->dir, "freezer.state", frozen ? "FROZEN" : "THAWED");
     return r < 0 ? err_set(e, r, "%s the control group: %s", frozen ? "freeze" : "thaw", strerror(-r)) : 0;
 }
 
@@ -174,11 +175,13 @@ static int signal_round(int dir, int sig, struct cg_pids *seen, size_t *ret_new,
 
     *ret_new = 0;
     for (size_t i = 0; i < before.n; i++) {
-        bool still = after.n > 0 && bsearch(&before.pid[i], after.pid, after.n, sizeof *after.pid, compare_pids);
+        bool still =
+            after.n > 0 && bsearch(&before.pid[i], after.pid, after.n, sizeof *after.pid, compare_pids);
         bool known = false;
         for (size_t k = 0; k < seen->n && !known; k++)
             known = seen->pid[k] == before.pid[i];
-        if (r == 0 && still && !known && pidfd[i] >= 0 && syscall(SYS_pidfd_send_signal, pidfd[i], sig, NULL, 0) == 0) {
+        if (r == 0 && still && !known && pidfd[i] >= 0 &&
+            syscall(SYS_pidfd_send_signal, pidfd[i], sig, NULL, 0) == 0) {
             seen->pid = xgrow(seen->pid, seen->n, &seen->cap, sizeof *seen->pid);
             seen->pid[seen->n++] = before.pid[i];
             ++*ret_new;

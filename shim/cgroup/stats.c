@@ -127,7 +127,8 @@ void cgroup_stats_done(struct cgroup_stats *s)
     s->v1.n_per_cpu = s->v2.n_io = 0;
 }
 
-/* ---- version 1 ------------------------------------------------------------------------------------------ */
+/* ---- version 1 ------------------------------------------------------------------------------------------
+ */
 
 static void read_per_cpu(const char *text, struct cgroup_v1_stats *s)
 {
@@ -154,7 +155,8 @@ static void read_cpu_v1(const struct cgroup *cg, struct cgroup_v1_stats *s, char
     if (acct && cg_read_u64(acct->dir, "cpuacct.usage", &s->cpu_total) == 0) {
         s->has_cpu = true;
         uint64_t user = 0, kernel = 0, tick = UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK);
-        if (read_into(acct, "cpuacct.stat", buf) && cg_keyed(buf, "user", &user) && cg_keyed(buf, "system", &kernel)) {
+        if (read_into(acct, "cpuacct.stat", buf) && cg_keyed(buf, "user", &user) &&
+            cg_keyed(buf, "system", &kernel)) {
             s->cpu_user = user * tick;
             s->cpu_kernel = kernel * tick;
         }
@@ -211,8 +213,12 @@ void cg_stats_v1(const struct cgroup *cg, struct cgroup_stats *out, char *buf)
         enum cgroup_v1_blkio kind;
         const char *file[3]; /* the first that exists */
     } blkio[] = {
-        {BLKIO_SERVICE_BYTES, {"blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_service_bytes", "blkio.bfq.io_service_bytes_recursive"}},
-        {BLKIO_SERVICED, {"blkio.throttle.io_serviced_recursive", "blkio.throttle.io_serviced", "blkio.bfq.io_serviced_recursive"}},
+        {BLKIO_SERVICE_BYTES,
+         {"blkio.throttle.io_service_bytes_recursive", "blkio.throttle.io_service_bytes",
+          "blkio.bfq.io_service_bytes_recursive"}},
+        {BLKIO_SERVICED,
+         {"blkio.throttle.io_serviced_recursive", "blkio.throttle.io_serviced",
+          "blkio.bfq.io_serviced_recursive"}},
     };
 
     read_cpu_v1(cg, &out->v1, buf);
@@ -225,7 +231,8 @@ void cg_stats_v1(const struct cgroup *cg, struct cgroup_stats *out, char *buf)
             }
 }
 
-/* ---- version 2 ------------------------------------------------------------------------------------------ */
+/* ---- version 2 ------------------------------------------------------------------------------------------
+ */
 
 static void read_psi(const struct cg_dir *d, const char *file, struct cgroup_psi *psi, char *buf)
 {
@@ -244,16 +251,20 @@ static void read_memory_v2(const struct cg_dir *d, struct cgroup_stats *out, cha
         {"memory.swap.peak", offsetof(struct cgroup_v2_memory, swap_max_usage)}, /* 6.5 */
     };
     static const struct cg_key events[] = {
-        {"low", offsetof(struct cgroup_v2_stats, events_low)},           {"high", offsetof(struct cgroup_v2_stats, events_high)},
-        {"max", offsetof(struct cgroup_v2_stats, events_max)},           {"oom", offsetof(struct cgroup_v2_stats, events_oom)},
-        {"oom_kill", offsetof(struct cgroup_v2_stats, events_oom_kill)}, {"oom_group_kill", offsetof(struct cgroup_v2_stats, events_oom_group_kill)},
+        {"low", offsetof(struct cgroup_v2_stats, events_low)},
+        {"high", offsetof(struct cgroup_v2_stats, events_high)},
+        {"max", offsetof(struct cgroup_v2_stats, events_max)},
+        {"oom", offsetof(struct cgroup_v2_stats, events_oom)},
+        {"oom_kill", offsetof(struct cgroup_v2_stats, events_oom_kill)},
+        {"oom_group_kill", offsetof(struct cgroup_v2_stats, events_oom_group_kill)},
     };
 
     if (!read_into(d, "memory.stat", buf))
         return;
     cg_parse_memory_v2(buf, out);
     for (size_t i = 0; i < ARRAY_LEN(files); i++)
-        (void)cg_read_u64(d->dir, files[i].key, (uint64_t *)(void *)((char *)&out->v2.memory + files[i].offset));
+        (void)cg_read_u64(d->dir, files[i].key,
+                          (uint64_t *)(void *)((char *)&out->v2.memory + files[i].offset));
     read_psi(d, "memory.pressure", &out->v2.memory.psi, buf);
     if (read_into(d, "memory.events", buf)) {
         cg_parse_keyed(buf, events, ARRAY_LEN(events), &out->v2);
@@ -264,10 +275,14 @@ static void read_memory_v2(const struct cg_dir *d, struct cgroup_stats *out, cha
 void cg_stats_v2(const struct cgroup *cg, struct cgroup_stats *out, char *buf)
 {
     static const struct cg_key cpu[] = {
-        {"usage_usec", offsetof(struct cgroup_v2_stats, usage_usec)},     {"user_usec", offsetof(struct cgroup_v2_stats, user_usec)},
-        {"system_usec", offsetof(struct cgroup_v2_stats, system_usec)},   {"nr_periods", offsetof(struct cgroup_v2_stats, nr_periods)},
-        {"nr_throttled", offsetof(struct cgroup_v2_stats, nr_throttled)}, {"throttled_usec", offsetof(struct cgroup_v2_stats, throttled_usec)},
-        {"nr_bursts", offsetof(struct cgroup_v2_stats, nr_bursts)},       {"burst_usec", offsetof(struct cgroup_v2_stats, burst_usec)},
+        {"usage_usec", offsetof(struct cgroup_v2_stats, usage_usec)},
+        {"user_usec", offsetof(struct cgroup_v2_stats, user_usec)},
+        {"system_usec", offsetof(struct cgroup_v2_stats, system_usec)},
+        {"nr_periods", offsetof(struct cgroup_v2_stats, nr_periods)},
+        {"nr_throttled", offsetof(struct cgroup_v2_stats, nr_throttled)},
+        {"throttled_usec", offsetof(struct cgroup_v2_stats, throttled_usec)},
+        {"nr_bursts", offsetof(struct cgroup_v2_stats, nr_bursts)},
+        {"burst_usec", offsetof(struct cgroup_v2_stats, burst_usec)},
     };
     const struct cg_dir *d = cg_core(cg);
 

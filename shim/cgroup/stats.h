@@ -12,7 +12,7 @@ struct cgroup_pids_stat {
     uint64_t current, limit; /* limit: v1 0 = unlimited, v2 UINT64_MAX = unlimited */
 };
 struct cgroup_hugetlb_stat {
-    char pagesize[16]; /* "2MB" */
+    char pagesize[16];            /* "2MB" */
     uint64_t usage, max, failcnt; /* max: v1 the high-water mark, v2 the limit */
 };
 struct cgroup_rdma_stat {
@@ -20,7 +20,7 @@ struct cgroup_rdma_stat {
     uint32_t hca_handles, hca_objects;
 };
 #define CGROUP_HUGETLB_MAX 8
-#define CGROUP_RDMA_MAX 8
+#define CGROUP_RDMA_MAX    8
 
 struct cgroup_v1_memory {
     uint64_t cache, rss, rss_huge, mapped_file, dirty, writeback, pg_pg_in, pg_pg_out, pg_fault, pg_maj_fault;
@@ -28,7 +28,8 @@ struct cgroup_v1_memory {
     uint64_t hierarchical_memory_limit, hierarchical_swap_limit;
     uint64_t total_cache, total_rss, total_rss_huge, total_mapped_file, total_dirty, total_writeback;
     uint64_t total_pg_pg_in, total_pg_pg_out, total_pg_fault, total_pg_maj_fault;
-    uint64_t total_inactive_anon, total_active_anon, total_inactive_file, total_active_file, total_unevictable;
+    uint64_t total_inactive_anon, total_active_anon, total_inactive_file, total_active_file,
+        total_unevictable;
 };
 struct cgroup_v1_memory_entry {
     bool has;
@@ -80,14 +81,16 @@ struct cgroup_v2_memory {
     uint64_t thp_fault_alloc, thp_collapse_alloc;
     uint64_t usage, usage_limit, swap_usage, swap_limit, max_usage, swap_max_usage;
     struct cgroup_psi psi;
-    uint64_t workingset_refault_anon, workingset_refault_file, workingset_activate_anon, workingset_activate_file;
+    uint64_t workingset_refault_anon, workingset_refault_file, workingset_activate_anon,
+        workingset_activate_file;
 };
 struct cgroup_v2_io_entry {
     uint64_t major, minor, rbytes, wbytes, rios, wios;
 };
 struct cgroup_v2_stats {
     bool has_cpu, has_memory, has_io, has_memory_events;
-    uint64_t usage_usec, user_usec, system_usec, nr_periods, nr_throttled, throttled_usec, nr_bursts, burst_usec;
+    uint64_t usage_usec, user_usec, system_usec, nr_periods, nr_throttled, throttled_usec, nr_bursts,
+        burst_usec;
     struct cgroup_psi cpu_psi;
     struct cgroup_v2_memory memory;
     struct cgroup_v2_io_entry *io;

@@ -34,7 +34,8 @@ void cg_parse_psi(const char *text, struct cgroup_psi *out)
         const char *end = strchrnul(line, '\n');
         struct cgroup_psi_data d = {0};
         char which[8];
-        if (sscanf(line, "%7s avg10=%lf avg60=%lf avg300=%lf total=%" SCNu64, which, &d.avg10, &d.avg60, &d.avg300, &d.total) == 5) {
+        if (sscanf(line, "%7s avg10=%lf avg60=%lf avg300=%lf total=%" SCNu64, which, &d.avg10, &d.avg60,
+                   &d.avg300, &d.total) == 5) {
             if (strcmp(which, "some") == 0)
                 out->some = d;
             else if (strcmp(which, "full") == 0)
@@ -45,7 +46,10 @@ void cg_parse_psi(const char *text, struct cgroup_psi *out)
     }
 }
 
-#define M1(k, m) {k, offsetof(struct cgroup_v1_memory, m)}
+#define M1(k, m)                                                                                             \
+    {                                                                                                        \
+        k, offsetof(struct cgroup_v1_memory, m)                                                              \
+    }
 static const struct cg_key memory_v1[] = {
     M1("cache", cache),
     M1("rss", rss),
@@ -80,7 +84,8 @@ static const struct cg_key memory_v1[] = {
     M1("total_active_file", total_active_file),
     M1("total_unevictable", total_unevictable),
 };
-_Static_assert(ARRAY_LEN(memory_v1) * sizeof(uint64_t) == sizeof(struct cgroup_v1_memory), "a counter of memory.stat has no row");
+_Static_assert(ARRAY_LEN(memory_v1) * sizeof(uint64_t) == sizeof(struct cgroup_v1_memory),
+               "a counter of memory.stat has no row");
 
 void cg_parse_memory_v1(const char *text, struct cgroup_stats *out)
 {
@@ -88,7 +93,10 @@ void cg_parse_memory_v1(const char *text, struct cgroup_stats *out)
     out->v1.has_memory = true;
 }
 
-#define M2(m) {#m, offsetof(struct cgroup_v2_memory, m)}
+#define M2(m)                                                                                                \
+    {                                                                                                        \
+#m, offsetof(struct cgroup_v2_memory, m)                                                             \
+    }
 static const struct cg_key memory_v2[] = {
     M2(anon),
     M2(file),
@@ -141,7 +149,8 @@ void cg_parse_blkio_v1(const char *text, int kind, struct cgroup_stats *out)
     for (const char *line = text; *line;) {
         const char *end = strchrnul(line, '\n');
         struct cgroup_v1_blkio_entry entry = {0};
-        int n = sscanf(line, "%" SCNu64 ":%" SCNu64 " %11[A-Za-z] %" SCNu64, &entry.major, &entry.minor, entry.op, &entry.value);
+        int n = sscanf(line, "%" SCNu64 ":%" SCNu64 " %11[A-Za-z] %" SCNu64, &entry.major, &entry.minor,
+                       entry.op, &entry.value);
         if (n == 2)
             n = sscanf(line, "%*u:%*u %" SCNu64, &entry.value) == 1 ? 4 : n;
         if (n == 4 && out->v1.n_blkio[kind] < DEVICES_MAX) {
@@ -161,8 +170,10 @@ void cg_parse_io_v2(const char *text, struct cgroup_stats *out)
     for (const char *line = text; *line;) {
         const char *end = strchrnul(line, '\n');
         struct cgroup_v2_io_entry entry = {0};
-        int n = sscanf(line, "%" SCNu64 ":%" SCNu64 " rbytes=%" SCNu64 " wbytes=%" SCNu64 " rios=%" SCNu64 " wios=%" SCNu64, &entry.major,
-                       &entry.minor, &entry.rbytes, &entry.wbytes, &entry.rios, &entry.wios);
+        int n = sscanf(line,
+                       "%" SCNu64 ":%" SCNu64 " rbytes=%" SCNu64 " wbytes=%" SCNu64 " rios=%" SCNu64
+                       " wios=%" SCNu64,
+                       &entry.major, &entry.minor, &entry.rbytes, &entry.wbytes, &entry.rios, &entry.wios);
         if (n == 6 && out->v2.n_io < DEVICES_MAX) {
             out->v2.io = xgrow(out->v2.io, out->v2.n_io, &cap, sizeof entry);
             out->v2.io[out->v2.n_io++] = entry;

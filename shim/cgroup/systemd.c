@@ -26,13 +26,13 @@
 #include "shim/cgroup/dbus.h"
 #include "shim/cgroup/internal.h"
 
-#define SOCKET "/run/systemd/private"
-#define NAME "org.freedesktop.systemd1"
-#define OBJECT "/org/freedesktop/systemd1"
-#define MANAGER NAME ".Manager"
+#define SOCKET    "/run/systemd/private"
+#define NAME      "org.freedesktop.systemd1"
+#define OBJECT    "/org/freedesktop/systemd1"
+#define MANAGER   NAME ".Manager"
 #define ANSWER_MS 15000
-#define HOLD_MS 60000
-#define BODY_MAX 65536
+#define HOLD_MS   60000
+#define BODY_MAX  65536
 
 SCOPED_DEFINE(struct dbus, dbus_free)
 
@@ -41,11 +41,13 @@ bool cg_systemd_runs(void)
     struct stat own, init;
 
     /* The process number that we send must mean the same to process 1. */
-    return access("/run/systemd/system", F_OK) == 0 && access(SOCKET, W_OK) == 0 && stat("/proc/self/ns/pid", &own) == 0 &&
-           stat("/proc/1/ns/pid", &init) == 0 && own.st_ino == init.st_ino;
+    return access("/run/systemd/system", F_OK) == 0 && access(SOCKET, W_OK) == 0 &&
+           stat("/proc/self/ns/pid", &own) == 0 && stat("/proc/1/ns/pid", &init) == 0 &&
+           own.st_ino == init.st_ino;
 }
 
-/* ---- properties ------------------------------------------------------------------------------------------- */
+/* ---- properties -------------------------------------------------------------------------------------------
+ */
 
 static void prop_limit(struct strbuf *b, const char *name, const struct spec_num *n)
 {
@@ -74,14 +76,16 @@ static void prop_set(struct strbuf *b, const char *name, const char *list)
         dbus_prop_bytes(b, name, bits, n);
 }
 
-/* systemd counts in steps of 10 ms of each second; upwards, so that it never allows less than was asked for. */
+/* systemd counts in steps of 10 ms of each second; upwards, so that it never allows less than was asked for.
+ */
 static void prop_quota(struct strbuf *b, const struct spec_resources *res)
 {
     if (!res->cpu_quota.has || res->cpu_quota.value == 0)
         return;
     uint64_t per_second = UINT64_MAX;
     if (res->cpu_quota.value > 0) {
-        uint64_t period = res->cpu_period.has && res->cpu_period.value > 0 ? (uint64_t)res->cpu_period.value : 100000;
+        uint64_t period =
+            res->cpu_period.has && res->cpu_period.value > 0 ? (uint64_t)res->cpu_period.value : 100000;
         per_second = (uint64_t)res->cpu_quota.value * 1000000 / period;
         per_second = (per_second + 9999) / 10000 * 10000;
     }
@@ -101,7 +105,8 @@ static void put_resources(struct strbuf *b, const struct spec_resources *res, en
     }
     prop_limit(b, "MemoryMax", &res->memory_limit);
     prop_limit(b, "MemoryLow", &res->memory_reservation);
-    if (res->memory_swap.has && res->memory_swap.value > 0 && res->memory_limit.has && res->memory_limit.value > 0)
+    if (res->memory_swap.has && res->memory_swap.value > 0 && res->memory_limit.has &&
+        res->memory_limit.value > 0)
         dbus_prop_u64(b, "MemorySwapMax", (uint64_t)(res->memory_swap.value - res->memory_limit.value));
     else if (res->memory_swap.has && res->memory_swap.value < 0)
         dbus_prop_u64(b, "MemorySwapMax", UINT64_MAX);
@@ -113,7 +118,8 @@ static void put_resources(struct strbuf *b, const struct spec_resources *res, en
     prop_set(b, "AllowedMemoryNodes", res->cpuset_mems);
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------------- */
+/* ---- calls
+ * ------------------------------------------------------------------------------------------------- */
 
 /* 1: the error that the caller can do something about. */
 static int answer_error(const struct dbus_in *m, const char *benign, struct err *e)
@@ -141,7 +147,8 @@ static int job_result(const struct dbus_in *m, const char *unit, struct err *e)
     return strcmp(result, "done") == 0 ? 0 : err_set(e, -EIO, "systemd could not start %s: %s", unit, result);
 }
 
-/* Waits for the answer to `serial`, and with `unit` for the end of the job as well, in whatever order they come. */
+/* Waits for the answer to `serial`, and with `unit` for the end of the job as well, in whatever order they
+ * come. */
 static int await(struct dbus *d, uint32_t serial, const char *unit, const char *benign, struct err *e)
 {
     int64_t deadline = clock_mono_ms() + ANSWER_MS;
@@ -163,8 +170,8 @@ static int await(struct dbus *d, uint32_t serial, const char *unit, const char *
     return 0;
 }
 
-static int call(struct dbus *d, const char *member, const char *signature, const struct strbuf *body, const char *unit, const char *benign,
-                struct err *e)
+static int call(struct dbus *d, const char *member, const char *signature, const struct strbuf *body,
+                const char *unit, const char *benign, struct err *e)
 {
     uint32_t serial = 0;
     int r = dbus_send(d, NAME, OBJECT, MANAGER, member, signature, body, &serial, e);
@@ -180,7 +187,8 @@ static void reset_failed(struct dbus *d, const char *unit)
     (void)call(d, "ResetFailedUnit", "s", &body, NULL, NULL, NULL);
 }
 
-static void put_scope(struct strbuf *b, const char *slice, const char *unit, pid_t holder, const struct spec_resources *res, enum cgroup_mode mode)
+static void put_scope(struct strbuf *b, const char *slice, const char *unit, pid_t holder,
+                      const struct spec_resources *res, enum cgroup_mode mode)
 {
     static const char *const yes[] = {"Delegate", "CPUAccounting", "MemoryAccounting", "TasksAccounting"};
 
@@ -189,7 +197,8 @@ static void put_scope(struct strbuf *b, const char *slice, const char *unit, pid
     size_t list = dbus_array_begin(b, 8);
     dbus_prop_string(b, "Description", "glovebox container");
     dbus_prop_string(b, "Slice", slice);
-    dbus_prop_string(b, "CollectMode", "inactive-or-failed"); /* an OOM kill must leave no failed unit behind */
+    dbus_prop_string(b, "CollectMode",
+                     "inactive-or-failed"); /* an OOM kill must leave no failed unit behind */
     dbus_prop_bool(b, "DefaultDependencies", false);
     for (size_t i = 0; i < ARRAY_LEN(yes); i++)
         dbus_prop_bool(b, yes[i], true);
@@ -202,7 +211,8 @@ static void put_scope(struct strbuf *b, const char *slice, const char *unit, pid
     dbus_array_end(b, aux, 8);
 }
 
-/* ---- the holder -------------------------------------------------------------------------------------------- */
+/* ---- the holder
+ * -------------------------------------------------------------------------------------------- */
 
 static const struct cg_hier *managed(void)
 {
@@ -237,13 +247,15 @@ static bool has_company(const char *unit)
     return second && second[1];
 }
 
-/* Sleeps in the scope until somebody else is in it too; ends with the shim, or when the container never comes. */
+/* Sleeps in the scope until somebody else is in it too; ends with the shim, or when the container never
+ * comes. */
 static _Noreturn void hold(pid_t parent, const char *unit)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)prctl(PR_SET_NAME, "glovebox-hold");
     (void)syscall(SYS_close_range, 0u, ~0u, 0u);
-    for (long ms = 0, step = 1; getppid() == parent && ms < HOLD_MS && !has_company(unit); ms += step, step = MIN(step * 2, 20L)) {
+    for (long ms = 0, step = 1; getppid() == parent && ms < HOLD_MS && !has_company(unit);
+         ms += step, step = MIN(step * 2, 20L)) {
         struct timespec t = {.tv_nsec = step * 1000000};
         (void)nanosleep(&t, NULL);
     }
@@ -259,9 +271,11 @@ static pid_t start_holder(const char *unit, struct err *e)
     return pid < 0 ? err_sys(e, "fork") : pid;
 }
 
-/* ---- entry points ------------------------------------------------------------------------------------------ */
+/* ---- entry points
+ * ------------------------------------------------------------------------------------------ */
 
-static int start_scope(struct dbus *d, const char *slice, const char *unit, pid_t holder, const struct spec_resources *res, struct err *e)
+static int start_scope(struct dbus *d, const char *slice, const char *unit, pid_t holder,
+                       const struct spec_resources *res, struct err *e)
 {
     scoped_strbuf struct strbuf body;
     strbuf_init(&body, BODY_MAX);
@@ -274,10 +288,12 @@ static int start_scope(struct dbus *d, const char *slice, const char *unit, pid_
     return r;
 }
 
-int cg_systemd_start(const char *cgroups_path, const char *path, const struct spec_resources *res, struct cg_scope *ret, struct err *e)
+int cg_systemd_start(const char *cgroups_path, const char *path, const struct spec_resources *res,
+                     struct cg_scope *ret, struct err *e)
 {
     const char *unit = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-    scoped_free char *slice = cgroups_path[0] == ':' ? xstrdup("system.slice") : xstrndup(cgroups_path, strcspn(cgroups_path, ":"));
+    scoped_free char *slice =
+        cgroups_path[0] == ':' ? xstrdup("system.slice") : xstrndup(cgroups_path, strcspn(cgroups_path, ":"));
     scoped(dbus_free) struct dbus *d = NULL;
     int r = dbus_connect(SOCKET, &d, e);
     if (r < 0)

@@ -23,12 +23,14 @@ static const struct {
     bool required;
     const char *advice;
 } ns_rules[] = {
-    {SPEC_NS_NETWORK, "network", "net", true, "a sandbox never uses the host's network; set hostNetwork: false"},
+    {SPEC_NS_NETWORK, "network", "net", true,
+     "a sandbox never uses the host's network; set hostNetwork: false"},
     {SPEC_NS_PID, "pid", "pid", true, "a sandbox never sees the host's processes; set hostPID: false"},
     {SPEC_NS_IPC, "ipc", "ipc", true, "a sandbox never shares the host's IPC; set hostIPC: false"},
     {SPEC_NS_UTS, "uts", "uts", true, "a sandbox has a host name of its own; give it a uts namespace"},
     {SPEC_NS_MOUNT, "mount", "mnt", true, "a sandbox has mounts of its own; give it a mount namespace"},
-    {SPEC_NS_USER, "user", "user", false, "a sandbox has a user namespace of its own; leave the entry out or give it id mappings"},
+    {SPEC_NS_USER, "user", "user", false,
+     "a sandbox has a user namespace of its own; leave the entry out or give it id mappings"},
 };
 
 /* Is the file at path the namespace that we, or the host's init, live in? */
@@ -53,12 +55,16 @@ static int check_namespaces(const S *s, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(ns_rules); i++) {
         const struct spec_namespace *ns = &s->ns[ns_rules[i].ns];
         if (!ns->present && ns_rules[i].required)
-            return err_set(e, -EPERM, "linux.namespaces has no %s entry: %s", ns_rules[i].name, ns_rules[i].advice);
+            return err_set(e, -EPERM, "linux.namespaces has no %s entry: %s", ns_rules[i].name,
+                           ns_rules[i].advice);
         if (ns->path && is_host_namespace(ns->path, ns_rules[i].file))
-            return err_set(e, -EPERM, "linux.namespaces: the %s path %.128s is the host's own: %s", ns_rules[i].name, ns->path, ns_rules[i].advice);
+            return err_set(e, -EPERM, "linux.namespaces: the %s path %.128s is the host's own: %s",
+                           ns_rules[i].name, ns->path, ns_rules[i].advice);
     }
     if (s->ns[SPEC_NS_MOUNT].path)
-        return err_set(e, -EPERM, "linux.namespaces: the mount entry must not have a path: every container of a sandbox gets mounts of its own");
+        return err_set(e, -EPERM,
+                       "linux.namespaces: the mount entry must not have a path: every container of a sandbox "
+                       "gets mounts of its own");
     return 0;
 }
 
@@ -72,11 +78,15 @@ static int check_id_maps(const S *s, struct err *e)
     } maps[] = {{"uidMappings", s->uid_map, s->n_uid_map}, {"gidMappings", s->gid_map, s->n_gid_map}};
 
     if (s->n_uid_map + s->n_gid_map > 0 && !s->ns[SPEC_NS_USER].present)
-        return err_set(e, -EINVAL, "linux.%s needs a user entry in linux.namespaces", s->n_uid_map ? maps[0].name : maps[1].name);
+        return err_set(e, -EINVAL, "linux.%s needs a user entry in linux.namespaces",
+                       s->n_uid_map ? maps[0].name : maps[1].name);
     for (size_t i = 0; i < ARRAY_LEN(maps); i++)
         for (size_t k = 0; k < maps[i].n; k++)
             if (maps[i].map[k].host_id == 0)
-                return err_set(e, -EPERM, "linux.%s[%zu].hostID is 0, the host's root: map the sandbox to a range of unused ids", maps[i].name, k);
+                return err_set(
+                    e, -EPERM,
+                    "linux.%s[%zu].hostID is 0, the host's root: map the sandbox to a range of unused ids",
+                    maps[i].name, k);
     return 0;
 }
 
@@ -102,7 +112,8 @@ static bool sysfs_is_writable(const S *s)
 static bool allows_all(const struct spec_device_rule *r)
 {
     bool any = r->type == 'a' || (r->major < 0 && r->minor < 0);
-    return r->allow && any && (strchr(r->access, 'r') || strchr(r->access, 'w')); /* "m" alone for all is ordinary */
+    return r->allow && any &&
+           (strchr(r->access, 'r') || strchr(r->access, 'w')); /* "m" alone for all is ordinary */
 }
 
 /*
@@ -113,15 +124,19 @@ static bool allows_all(const struct spec_device_rule *r)
 static int check_privileged(const S *s, struct err *e)
 {
     /* Not all of them: an engine gives what it has itself, which may lack some. */
-    static const uint64_t telling = UINT64_C(1) << CAP_SYS_ADMIN | UINT64_C(1) << CAP_SYS_MODULE | UINT64_C(1) << CAP_SYS_RAWIO;
+    static const uint64_t telling =
+        UINT64_C(1) << CAP_SYS_ADMIN | UINT64_C(1) << CAP_SYS_MODULE | UINT64_C(1) << CAP_SYS_RAWIO;
     static const char advice[] = "glovebox runs no privileged containers; set privileged: false";
 
     for (size_t i = 0; i < s->resources.n_devices; i++)
         if (allows_all(&s->resources.devices[i]))
-            return err_set(e, -EPERM, "linux.resources.devices[%zu] allows all devices of the host: %s", i, advice);
-    if (s->has_process && (s->process.caps[SPEC_CAP_BOUNDING] & telling) == telling && s->masked_paths.n == 0 && s->readonly_paths.n == 0 &&
-        !s->seccomp_json && sysfs_is_writable(s))
-        return err_set(e, -EPERM, "process.capabilities asks for everything, with a writable /sys and nothing masked: %s", advice);
+            return err_set(e, -EPERM, "linux.resources.devices[%zu] allows all devices of the host: %s", i,
+                           advice);
+    if (s->has_process && (s->process.caps[SPEC_CAP_BOUNDING] & telling) == telling &&
+        s->masked_paths.n == 0 && s->readonly_paths.n == 0 && !s->seccomp_json && sysfs_is_writable(s))
+        return err_set(
+            e, -EPERM,
+            "process.capabilities asks for everything, with a writable /sys and nothing masked: %s", advice);
     return 0;
 }
 
@@ -129,7 +144,7 @@ static const struct {
     const char *path;
     int64_t major, minor;
 } known_devices[] = {
-    {"/dev/null", 1, 3},   {"/dev/zero", 1, 5}, {"/dev/full", 1, 7},    {"/dev/random", 1, 8},
+    {"/dev/null", 1, 3},    {"/dev/zero", 1, 5}, {"/dev/full", 1, 7},    {"/dev/random", 1, 8},
     {"/dev/urandom", 1, 9}, {"/dev/tty", 5, 0},  {"/dev/console", 5, 1}, {"/dev/ptmx", 5, 2},
 };
 
@@ -139,8 +154,8 @@ static int check_devices(const S *s, struct err *e)
         const struct spec_device *d = &s->devices[i];
         bool known = false;
         for (size_t k = 0; k < ARRAY_LEN(known_devices) && !known; k++)
-            known = (d->type == 'c' || d->type == 'u') && strcmp(d->path, known_devices[k].path) == 0 && d->major == known_devices[k].major &&
-                    d->minor == known_devices[k].minor;
+            known = (d->type == 'c' || d->type == 'u') && strcmp(d->path, known_devices[k].path) == 0 &&
+                    d->major == known_devices[k].major && d->minor == known_devices[k].minor;
         if (!known)
             return err_set(e, -EPERM,
                            "linux.devices[%zu]: %.128s (%c %" PRId64 ":%" PRId64 ") is a device of the host; "
@@ -150,7 +165,8 @@ static int check_devices(const S *s, struct err *e)
     return 0;
 }
 
-/* ---- mounts --------------------------------------------------------------------------------------------- */
+/* ---- mounts ---------------------------------------------------------------------------------------------
+ */
 
 static bool is_word(const char *const *words, size_t n, const char *s)
 {
@@ -166,15 +182,19 @@ static int check_one_mount(const struct spec_mount *m, size_t i, struct err *e)
 
     if (has_option(m, "shared") || has_option(m, "rshared"))
         return err_set(e, -EPERM,
-                       "mounts[%zu].options: shared propagation of %.128s is refused: mounts of a sandbox never reach the host; "
+                       "mounts[%zu].options: shared propagation of %.128s is refused: mounts of a sandbox "
+                       "never reach the host; "
                        "use mountPropagation None or HostToContainer",
                        i, m->destination);
     bool bind = has_option(m, "bind") || has_option(m, "rbind") || (m->type && strcmp(m->type, "bind") == 0);
     if (bind && !m->source)
-        return err_set(e, -EINVAL, "mounts[%zu].source is missing: a bind mount on %.128s needs one", i, m->destination);
+        return err_set(e, -EINVAL, "mounts[%zu].source is missing: a bind mount on %.128s needs one", i,
+                       m->destination);
     if (!bind && !(m->type && is_word(types, ARRAY_LEN(types), m->type)))
-        return err_set(e, -EPERM, "mounts[%zu].type: a sandbox cannot mount \"%.32s\" on %.128s; bind a directory of the host instead", i,
-                       m->type ? m->type : "", m->destination);
+        return err_set(e, -EPERM,
+                       "mounts[%zu].type: a sandbox cannot mount \"%.32s\" on %.128s; bind a directory of "
+                       "the host instead",
+                       i, m->type ? m->type : "", m->destination);
     return 0;
 }
 
@@ -187,17 +207,33 @@ static int check_mounts(const S *s, struct err *e)
     }
     const char *p = s->rootfs_propagation;
     if (p && (strcmp(p, "shared") == 0 || strcmp(p, "rshared") == 0))
-        return err_set(e, -EPERM, "linux.rootfsPropagation must not be %s: mounts of a sandbox never reach the host; use private or slave", p);
+        return err_set(e, -EPERM,
+                       "linux.rootfsPropagation must not be %s: mounts of a sandbox never reach the host; "
+                       "use private or slave",
+                       p);
     return 0;
 }
 
-/* ---- sysctl ---------------------------------------------------------------------------------------------- */
+/* ---- sysctl ----------------------------------------------------------------------------------------------
+ */
 
 /* Those that belong to a namespace which the sandbox has to itself; a name that ends in "." is a prefix. */
 static const char *const own_sysctls[] = {
-    "net.",           "fs.mqueue.",        "kernel.msgmax",          "kernel.msgmnb",       "kernel.msgmni",       "kernel.sem",
-    "kernel.shmall",  "kernel.shmmax",     "kernel.shmmni",          "kernel.shm_rmid_forced", "kernel.domainname",
-    "kernel.msg_next_id", "kernel.sem_next_id", "kernel.shm_next_id", "kernel.auto_msgmni",
+    "net.",
+    "fs.mqueue.",
+    "kernel.msgmax",
+    "kernel.msgmnb",
+    "kernel.msgmni",
+    "kernel.sem",
+    "kernel.shmall",
+    "kernel.shmmax",
+    "kernel.shmmni",
+    "kernel.shm_rmid_forced",
+    "kernel.domainname",
+    "kernel.msg_next_id",
+    "kernel.sem_next_id",
+    "kernel.shm_next_id",
+    "kernel.auto_msgmni",
 };
 
 /* The name becomes a path below /proc/sys: letters, digits and single separators, so it cannot leave it. */
@@ -205,7 +241,8 @@ static bool is_sysctl_name(const char *name)
 {
     for (const char *p = name; *p; p++) {
         bool separator = *p == '.' || *p == '/';
-        bool plain = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || *p == '_' || *p == '-' || *p == '@';
+        bool plain = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') ||
+                     *p == '_' || *p == '-' || *p == '@';
         if (!separator && !plain)
             return false;
         if (separator && (p == name || !p[1] || p[1] == '.' || p[1] == '/'))
@@ -247,7 +284,8 @@ static int check_sysctls(const S *s, struct err *e)
     return 0;
 }
 
-/* ---- the rest -------------------------------------------------------------------------------------------- */
+/* ---- the rest --------------------------------------------------------------------------------------------
+ */
 
 static bool is_zero(const struct spec_time_offset *t)
 {
@@ -261,10 +299,13 @@ static int check_unsupported(const S *s, struct err *e)
         const char *sentence;
     } rules[] = {
         {s->has_intel_rdt, "linux.intelRdt is not supported: leave the RDT class out"},
-        {s->has_net_devices, "linux.netDevices is not supported: a sandbox has no network interfaces of its own; the network plugin sets up the pod's"},
+        {s->has_net_devices, "linux.netDevices is not supported: a sandbox has no network interfaces of its "
+                             "own; the network plugin sets up the pod's"},
         {s->has_memory_policy, "linux.memoryPolicy is not supported: use linux.resources.cpu.mems"},
-        {s->has_time_offsets && !(is_zero(&s->monotonic) && is_zero(&s->boottime)), "linux.timeOffsets is not supported: the clocks of a sandbox are the host's"},
-        {s->has_seccomp_listener, "linux.seccomp.listenerPath is not supported: glovebox itself is the listener of a sandbox"},
+        {s->has_time_offsets && !(is_zero(&s->monotonic) && is_zero(&s->boottime)),
+         "linux.timeOffsets is not supported: the clocks of a sandbox are the host's"},
+        {s->has_seccomp_listener,
+         "linux.seccomp.listenerPath is not supported: glovebox itself is the listener of a sandbox"},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rules); i++)
@@ -276,7 +317,8 @@ static int check_unsupported(const S *s, struct err *e)
 int spec_check(const S *s, struct err *e)
 {
     static int (*const checks[])(const S *, struct err *) = {
-        check_namespaces, check_id_maps, check_privileged, check_devices, check_mounts, check_sysctls, check_unsupported,
+        check_namespaces, check_id_maps, check_privileged,  check_devices,
+        check_mounts,     check_sysctls, check_unsupported,
     };
 
     for (size_t i = 0; i < ARRAY_LEN(checks); i++) {

@@ -12,7 +12,7 @@
 /* ---- namespaces --------------------------------------------------------------------------------- */
 
 static const struct oci_name ns_name[] = {
-    {"pid", SPEC_NS_PID}, {"network", SPEC_NS_NETWORK}, {"mount", SPEC_NS_MOUNT}, {"ipc", SPEC_NS_IPC},
+    {"pid", SPEC_NS_PID}, {"network", SPEC_NS_NETWORK}, {"mount", SPEC_NS_MOUNT},   {"ipc", SPEC_NS_IPC},
     {"uts", SPEC_NS_UTS}, {"user", SPEC_NS_USER},       {"cgroup", SPEC_NS_CGROUP}, {"time", SPEC_NS_TIME},
 };
 _Static_assert(ARRAY_LEN(ns_name) == SPEC_NS_KINDS, "a namespace kind has no name");
@@ -22,7 +22,8 @@ struct ns_entry {
     char *path;
 };
 
-static int decode_ns_type(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
+static int decode_ns_type(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v,
+                          void *out, struct err *e)
 {
     if (!json_is_string(v))
         return json_fail(at, e, -EINVAL, "must be a string, not %s", json_type_name(v));
@@ -35,7 +36,11 @@ static int decode_ns_type(const struct json_at *at, const struct json_field *f U
 
 static const struct json_field ns_rows[] = {
     {.name = "type", .kind = JSON_AS_CALL, .required = true, AT(struct ns_entry, kind), .fn = decode_ns_type},
-    {.name = "path", .kind = JSON_AS_STRING, .empty_is_absent = true, AT(struct ns_entry, path), .limit = 4095},
+    {.name = "path",
+     .kind = JSON_AS_STRING,
+     .empty_is_absent = true,
+     AT(struct ns_entry, path),
+     .limit = 4095},
 };
 static const struct json_table ns_table = JSON_TABLE(ns_rows, struct ns_entry);
 
@@ -62,7 +67,8 @@ static void free_namespaces(void *out)
     }
 }
 
-static int decode_namespaces(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
+static int decode_namespaces(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v,
+                             void *out, struct err *e)
 {
     if (!json_is_array(v))
         return json_fail(at, e, -EINVAL, "must be an array, not %s", json_type_name(v));
@@ -98,7 +104,8 @@ static const struct json_table offsets_table = JSON_TABLE(offsets_rows, S);
 
 /* ---- devices ------------------------------------------------------------------------------------- */
 
-static int decode_device_type(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
+static int decode_device_type(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v,
+                              void *out, struct err *e)
 {
     const char *text = json_string_value(v);
 
@@ -111,7 +118,12 @@ static int decode_device_type(const struct json_at *at, const struct json_field 
 #define D struct spec_device
 static const struct json_field device_rows[] = {
     {.name = "type", .kind = JSON_AS_CALL, .required = true, AT(D, type), .fn = decode_device_type},
-    {.name = "path", .kind = JSON_AS_CALL, .required = true, AT(D, path), .fn = spec_decode_absolute, .done = spec_free_string},
+    {.name = "path",
+     .kind = JSON_AS_CALL,
+     .required = true,
+     AT(D, path),
+     .fn = spec_decode_absolute,
+     .done = spec_free_string},
     {.name = "major", .kind = JSON_AS_I64, AT(D, major), .min = -1, .max = UINT32_MAX},
     {.name = "minor", .kind = JSON_AS_I64, AT(D, minor), .min = -1, .max = UINT32_MAX},
     {.name = "fileMode", .kind = JSON_AS_U32, AT(D, file_mode)},
@@ -129,7 +141,8 @@ static const struct json_table device_table = JSON_TABLE_INIT(device_rows, D, in
 /* ---- members kept as they are --------------------------------------------------------------------- */
 
 /* Its meaning belongs to the filter; here it only has to be an object. */
-static int decode_seccomp(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
+static int decode_seccomp(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v,
+                          void *out, struct err *e)
 {
     S *s = out;
 
@@ -148,7 +161,8 @@ static void free_seccomp(void *out)
 }
 
 /* Present and not empty; what is inside is of no use, because spec_check() refuses it. */
-static int decode_presence(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
+static int decode_presence(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v,
+                           void *out, struct err *e)
 {
     if (!json_is_object(v))
         return json_fail(at, e, -EINVAL, "must be an object, not %s", json_type_name(v));
@@ -156,7 +170,8 @@ static int decode_presence(const struct json_at *at, const struct json_field *f 
     return 0;
 }
 
-static int decode_domain(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
+static int decode_domain(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v,
+                         void *out, struct err *e)
 {
     const char *text = json_string_value(v);
 
@@ -168,7 +183,8 @@ static int decode_domain(const struct json_at *at, const struct json_field *f UN
 }
 
 /* The specification reserves flags: none is defined, so none can be honoured. */
-static int decode_no_flags(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out UNUSED, struct err *e)
+static int decode_no_flags(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v,
+                           void *out UNUSED, struct err *e)
 {
     if (!json_is_array(v))
         return json_fail(at, e, -EINVAL, "must be an array, not %s", json_type_name(v));
@@ -176,21 +192,28 @@ static int decode_no_flags(const struct json_at *at, const struct json_field *f 
 }
 
 static const struct json_field personality_rows[] = {
-    {.name = "domain", .kind = JSON_AS_CALL, .required = true, AT(S, personality), .fn = decode_domain, .done = spec_free_string},
+    {.name = "domain",
+     .kind = JSON_AS_CALL,
+     .required = true,
+     AT(S, personality),
+     .fn = decode_domain,
+     .done = spec_free_string},
     {.name = "flags", .kind = JSON_AS_CALL, .fn = decode_no_flags},
 };
 static const struct json_table personality_table = JSON_TABLE(personality_rows, S);
 
-static int decode_propagation(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
+static int decode_propagation(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v,
+                              void *out, struct err *e)
 {
     static const struct oci_name word[] = {
-        {"", 0},        {"shared", 1},   {"slave", 1},   {"private", 1},   {"unbindable", 1},
-        {"rshared", 1}, {"rslave", 1},   {"rprivate", 1}, {"runbindable", 1},
+        {"", 0},        {"shared", 1}, {"slave", 1},    {"private", 1},     {"unbindable", 1},
+        {"rshared", 1}, {"rslave", 1}, {"rprivate", 1}, {"runbindable", 1},
     };
     const char *text = json_string_value(v);
 
     if (!text || !oci_name_find(word, ARRAY_LEN(word), text))
-        return json_fail(at, e, -EINVAL, "must be shared, slave, private or unbindable, or one of them with an r before it");
+        return json_fail(at, e, -EINVAL,
+                         "must be shared, slave, private or unbindable, or one of them with an r before it");
     free(*(char **)out);
     *(char **)out = text[0] ? xstrdup(text) : NULL;
     return 0;
@@ -202,7 +225,10 @@ static const struct json_field linux_rows[] = {
     {.name = "namespaces", .kind = JSON_AS_CALL, AT(S, ns), .fn = decode_namespaces, .done = free_namespaces},
     ROW_ARRAY("uidMappings", S, uid_map, n_uid_map, &spec_id_map_table, 340),
     ROW_ARRAY("gidMappings", S, gid_map, n_gid_map, &spec_id_map_table, 340),
-    {.name = "timeOffsets", .kind = JSON_AS_OBJECT, .offset_has = offsetof(S, has_time_offsets), .table = &offsets_table},
+    {.name = "timeOffsets",
+     .kind = JSON_AS_OBJECT,
+     .offset_has = offsetof(S, has_time_offsets),
+     .table = &offsets_table},
     ROW_ARRAY("devices", S, devices, n_devices, &device_table, 4096),
     ROW_CALL("netDevices", S, has_net_devices, decode_presence),
     ROW_STRING("cgroupsPath", S, cgroups_path),
@@ -211,15 +237,23 @@ static const struct json_field linux_rows[] = {
     ROW_CALL("memoryPolicy", S, has_memory_policy, decode_presence),
     ROW_MAP("sysctl", S, sysctl, n_sysctl, 1024),
     {.name = "seccomp", .kind = JSON_AS_CALL, .fn = decode_seccomp, .done = free_seccomp},
-    {.name = "rootfsPropagation", .kind = JSON_AS_CALL, AT(S, rootfs_propagation), .fn = decode_propagation, .done = spec_free_string},
+    {.name = "rootfsPropagation",
+     .kind = JSON_AS_CALL,
+     AT(S, rootfs_propagation),
+     .fn = decode_propagation,
+     .done = spec_free_string},
     ROW_STRING("mountLabel", S, mount_label),
     ROW_STRINGS("maskedPaths", S, masked_paths, 1024),
     ROW_STRINGS("readonlyPaths", S, readonly_paths, 1024),
-    {.name = "personality", .kind = JSON_AS_OBJECT, .offset_has = offsetof(S, has_personality), .table = &personality_table},
+    {.name = "personality",
+     .kind = JSON_AS_OBJECT,
+     .offset_has = offsetof(S, has_personality),
+     .table = &personality_table},
 };
 const struct json_table spec_linux_table = JSON_TABLE(linux_rows, S);
 
-static int verify_paths(const struct json_at *at, const char *key, const struct spec_strings *paths, struct err *e)
+static int verify_paths(const struct json_at *at, const char *key, const struct spec_strings *paths,
+                        struct err *e)
 {
     struct json_at list = {.up = at, .key = key};
 
@@ -231,14 +265,16 @@ static int verify_paths(const struct json_at *at, const char *key, const struct 
     return 0;
 }
 
-static int verify_map(const struct json_at *at, const char *key, const struct spec_id_map *map, size_t n, struct err *e)
+static int verify_map(const struct json_at *at, const char *key, const struct spec_id_map *map, size_t n,
+                      struct err *e)
 {
     struct json_at list = {.up = at, .key = key};
 
     for (size_t i = 0; i < n; i++) {
         struct json_at here = {.up = &list, .index = i};
         /* 2^32-1 is no id but "none" to the kernel. */
-        if (map[i].size == 0 || (uint64_t)map[i].container_id + map[i].size > UINT32_MAX || (uint64_t)map[i].host_id + map[i].size > UINT32_MAX)
+        if (map[i].size == 0 || (uint64_t)map[i].container_id + map[i].size > UINT32_MAX ||
+            (uint64_t)map[i].host_id + map[i].size > UINT32_MAX)
             return json_fail(&here, e, -EINVAL, "is not a range of ids");
     }
     return 0;

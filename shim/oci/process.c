@@ -17,7 +17,8 @@ _Static_assert(sizeof(struct spec_strings) == sizeof(struct json_strings) &&
                "spec_strings is decoded as json_strings");
 
 /* The value of a name, or an error that names it. */
-static int decode_name(const struct json_at *at, const json_t *v, const struct oci_name *table, size_t n, int *ret, struct err *e)
+static int decode_name(const struct json_at *at, const json_t *v, const struct oci_name *table, size_t n,
+                       int *ret, struct err *e)
 {
     if (!json_is_string(v))
         return json_fail(at, e, -EINVAL, "must be a string, not %s", json_type_name(v));
@@ -30,7 +31,8 @@ static int decode_name(const struct json_at *at, const json_t *v, const struct o
 
 /* ---- user --------------------------------------------------------------------------------------- */
 
-static int decode_groups(const struct json_at *at, const struct json_field *f, const json_t *v, void *out, struct err *e)
+static int decode_groups(const struct json_at *at, const struct json_field *f, const json_t *v, void *out,
+                         struct err *e)
 {
     P *p = out;
 
@@ -67,13 +69,18 @@ static const struct json_field user_rows[] = {
     {.name = "uid", .kind = JSON_AS_U32, AT(P, uid), .max = UINT32_MAX - 1},
     {.name = "gid", .kind = JSON_AS_U32, AT(P, gid), .max = UINT32_MAX - 1},
     {.name = "umask", .kind = JSON_AS_U32, AT(P, umask), .max = 07777},
-    {.name = "additionalGids", .kind = JSON_AS_CALL, .limit = 65536, .fn = decode_groups, .done = free_groups},
+    {.name = "additionalGids",
+     .kind = JSON_AS_CALL,
+     .limit = 65536,
+     .fn = decode_groups,
+     .done = free_groups},
 };
 static const struct json_table user_table = JSON_TABLE(user_rows, P);
 
 /* ---- capabilities ------------------------------------------------------------------------------- */
 
-static int decode_caps(const struct json_at *at, const struct json_field *f, const json_t *v, void *out, struct err *e)
+static int decode_caps(const struct json_at *at, const struct json_field *f, const json_t *v, void *out,
+                       struct err *e)
 {
     uint64_t set = 0;
 
@@ -85,7 +92,8 @@ static int decode_caps(const struct json_at *at, const struct json_field *f, con
         struct json_at here = {.up = at, .index = i};
         const char *name = json_string_value(json_array_get(v, i));
         if (!name)
-            return json_fail(&here, e, -EINVAL, "must be a string, not %s", json_type_name(json_array_get(v, i)));
+            return json_fail(&here, e, -EINVAL, "must be a string, not %s",
+                             json_type_name(json_array_get(v, i)));
         int cap = oci_capability(name);
         if (cap < 0) /* a newer engine may know more than we do; less privilege is the safe reading */
             log_debug("unknown capability ignored", "name=%s", name);
@@ -96,7 +104,10 @@ static int decode_caps(const struct json_at *at, const struct json_field *f, con
     return 0;
 }
 
-#define ROW_CAPS(n, i) {.name = n, .kind = JSON_AS_CALL, AT(P, caps[i]), .limit = 256, .fn = decode_caps}
+#define ROW_CAPS(n, i)                                                                                       \
+    {                                                                                                        \
+        .name = n, .kind = JSON_AS_CALL, AT(P, caps[i]), .limit = 256, .fn = decode_caps                     \
+    }
 static const struct json_field caps_rows[] = {
     ROW_CAPS("bounding", SPEC_CAP_BOUNDING),       ROW_CAPS("effective", SPEC_CAP_EFFECTIVE),
     ROW_CAPS("inheritable", SPEC_CAP_INHERITABLE), ROW_CAPS("permitted", SPEC_CAP_PERMITTED),
@@ -106,7 +117,8 @@ static const struct json_table caps_table = JSON_TABLE(caps_rows, P);
 
 /* ---- rlimits ------------------------------------------------------------------------------------ */
 
-static int decode_rlimit_type(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
+static int decode_rlimit_type(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v,
+                              void *out, struct err *e)
 {
     if (!json_is_string(v))
         return json_fail(at, e, -EINVAL, "must be a string, not %s", json_type_name(v));
@@ -118,7 +130,11 @@ static int decode_rlimit_type(const struct json_at *at, const struct json_field 
 }
 
 static const struct json_field rlimit_rows[] = {
-    {.name = "type", .kind = JSON_AS_CALL, .required = true, AT(struct spec_rlimit, resource), .fn = decode_rlimit_type},
+    {.name = "type",
+     .kind = JSON_AS_CALL,
+     .required = true,
+     AT(struct spec_rlimit, resource),
+     .fn = decode_rlimit_type},
     {.name = "soft", .kind = JSON_AS_U64, AT(struct spec_rlimit, soft)},
     {.name = "hard", .kind = JSON_AS_U64, AT(struct spec_rlimit, hard)},
 };
@@ -143,21 +159,25 @@ static int verify_rlimits(const struct json_at *at, const P *p, struct err *e)
 
 /* ---- scheduling --------------------------------------------------------------------------------- */
 
-static int decode_policy(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
+static int decode_policy(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v,
+                         void *out, struct err *e)
 {
     static const struct oci_name policy[] = {
-        {"SCHED_OTHER", SCHED_OTHER}, {"SCHED_FIFO", SCHED_FIFO}, {"SCHED_RR", SCHED_RR},        {"SCHED_BATCH", SCHED_BATCH},
-        {"SCHED_ISO", 4},             {"SCHED_IDLE", SCHED_IDLE}, {"SCHED_DEADLINE", SCHED_DEADLINE},
+        {"SCHED_OTHER", SCHED_OTHER},       {"SCHED_FIFO", SCHED_FIFO}, {"SCHED_RR", SCHED_RR},
+        {"SCHED_BATCH", SCHED_BATCH},       {"SCHED_ISO", 4},           {"SCHED_IDLE", SCHED_IDLE},
+        {"SCHED_DEADLINE", SCHED_DEADLINE},
     };
 
     return decode_name(at, v, policy, ARRAY_LEN(policy), out, e);
 }
 
-static int decode_sched_flags(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
+static int decode_sched_flags(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v,
+                              void *out, struct err *e)
 {
     static const struct oci_name flag[] = {
-        {"SCHED_FLAG_RESET_ON_FORK", 0x01}, {"SCHED_FLAG_RECLAIM", 0x02},        {"SCHED_FLAG_DL_OVERRUN", 0x04},
-        {"SCHED_FLAG_KEEP_POLICY", 0x08},   {"SCHED_FLAG_KEEP_PARAMS", 0x10},    {"SCHED_FLAG_UTIL_CLAMP_MIN", 0x20},
+        {"SCHED_FLAG_RESET_ON_FORK", 0x01},  {"SCHED_FLAG_RECLAIM", 0x02},
+        {"SCHED_FLAG_DL_OVERRUN", 0x04},     {"SCHED_FLAG_KEEP_POLICY", 0x08},
+        {"SCHED_FLAG_KEEP_PARAMS", 0x10},    {"SCHED_FLAG_UTIL_CLAMP_MIN", 0x20},
         {"SCHED_FLAG_UTIL_CLAMP_MAX", 0x40},
     };
     uint64_t set = 0;
@@ -187,9 +207,11 @@ static const struct json_field sched_rows[] = {
 };
 static const struct json_table sched_table = JSON_TABLE(sched_rows, P);
 
-static int decode_io_class(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
+static int decode_io_class(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v,
+                           void *out, struct err *e)
 {
-    static const struct oci_name class[] = {{"IOPRIO_CLASS_RT", 1}, {"IOPRIO_CLASS_BE", 2}, {"IOPRIO_CLASS_IDLE", 3}};
+    static const struct oci_name class[] = {
+        {"IOPRIO_CLASS_RT", 1}, {"IOPRIO_CLASS_BE", 2}, {"IOPRIO_CLASS_IDLE", 3}};
 
     return decode_name(at, v, class, ARRAY_LEN(class), out, e);
 }
@@ -220,15 +242,31 @@ static const struct json_field process_rows[] = {
     ROW_FLAT("user", &user_table),
     ROW_STRINGS("args", P, args, 65536),
     ROW_STRINGS("env", P, env, 65536),
-    {.name = "cwd", .kind = JSON_AS_CALL, .required = true, AT(P, cwd), .fn = spec_decode_absolute, .done = spec_free_string},
+    {.name = "cwd",
+     .kind = JSON_AS_CALL,
+     .required = true,
+     AT(P, cwd),
+     .fn = spec_decode_absolute,
+     .done = spec_free_string},
     ROW_FLAT("capabilities", &caps_table),
     ROW_ARRAY("rlimits", P, rlimits, n_rlimits, &rlimit_table, 64),
     ROW_BOOL("noNewPrivileges", P, no_new_privileges),
-    {.name = "oomScoreAdj", .kind = JSON_AS_INT, AT(P, oom_score_adj), .offset_has = offsetof(P, has_oom_score_adj), .min = -1000, .max = 1000},
+    {.name = "oomScoreAdj",
+     .kind = JSON_AS_INT,
+     AT(P, oom_score_adj),
+     .offset_has = offsetof(P, has_oom_score_adj),
+     .min = -1000,
+     .max = 1000},
     ROW_STRING("apparmorProfile", P, apparmor_profile),
     ROW_STRING("selinuxLabel", P, selinux_label),
-    {.name = "scheduler", .kind = JSON_AS_OBJECT, .offset_has = offsetof(P, has_scheduler), .table = &sched_table},
-    {.name = "ioPriority", .kind = JSON_AS_OBJECT, .offset_has = offsetof(P, has_io_priority), .table = &io_table},
+    {.name = "scheduler",
+     .kind = JSON_AS_OBJECT,
+     .offset_has = offsetof(P, has_scheduler),
+     .table = &sched_table},
+    {.name = "ioPriority",
+     .kind = JSON_AS_OBJECT,
+     .offset_has = offsetof(P, has_io_priority),
+     .table = &io_table},
     ROW_FLAT("execCPUAffinity", &affinity_table),
 };
 

@@ -9,12 +9,14 @@
 
 #define R struct spec_resources
 
-_Static_assert(sizeof(struct spec_pair) == sizeof(struct json_pair) && offsetof(struct spec_pair, value) == offsetof(struct json_pair, value),
+_Static_assert(sizeof(struct spec_pair) == sizeof(struct json_pair) &&
+                   offsetof(struct spec_pair, value) == offsetof(struct json_pair, value),
                "spec_pair is decoded as json_pair");
 
 /* ---- devices ------------------------------------------------------------------------------------ */
 
-static int decode_rule_type(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
+static int decode_rule_type(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v,
+                            void *out, struct err *e)
 {
     const char *text = json_string_value(v);
 
@@ -24,7 +26,8 @@ static int decode_rule_type(const struct json_at *at, const struct json_field *f
     return 0;
 }
 
-static int decode_access(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
+static int decode_access(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v,
+                         void *out, struct err *e)
 {
     const char *text = json_string_value(v);
 
@@ -41,7 +44,11 @@ static const struct json_field rule_rows[] = {
     ROW_CALL("type", struct spec_device_rule, type, decode_rule_type),
     {.name = "major", .kind = JSON_AS_I64, AT(struct spec_device_rule, major), .min = -1, .max = DEVICE_MAX},
     {.name = "minor", .kind = JSON_AS_I64, AT(struct spec_device_rule, minor), .min = -1, .max = DEVICE_MAX},
-    {.name = "access", .kind = JSON_AS_CALL, AT(struct spec_device_rule, access), .fn = decode_access, .done = spec_free_string},
+    {.name = "access",
+     .kind = JSON_AS_CALL,
+     AT(struct spec_device_rule, access),
+     .fn = decode_access,
+     .done = spec_free_string},
 };
 
 static void init_rule(void *out)
@@ -53,7 +60,8 @@ static const struct json_table rule_table = JSON_TABLE_INIT(rule_rows, struct sp
 
 /* ---- memory, cpu, pids -------------------------------------------------------------------------- */
 
-static int decode_flag(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
+static int decode_flag(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v,
+                       void *out, struct err *e)
 {
     if (!json_is_boolean(v))
         return json_fail(at, e, -EINVAL, "must be true or false, not %s", json_type_name(v));
@@ -62,13 +70,15 @@ static int decode_flag(const struct json_at *at, const struct json_field *f UNUS
 }
 
 /* Kernel memory accounting is gone from the kernel (5.16, 6.0): the form is checked, the value unused. */
-static int decode_unused_num(const struct json_at *at, const struct json_field *f, const json_t *v, void *out UNUSED, struct err *e)
+static int decode_unused_num(const struct json_at *at, const struct json_field *f, const json_t *v,
+                             void *out UNUSED, struct err *e)
 {
     int64_t n = 0;
     return json_int_in(at, f, v, &n, e);
 }
 
-static int decode_unused_flag(const struct json_at *at, const struct json_field *f, const json_t *v, void *out UNUSED, struct err *e)
+static int decode_unused_flag(const struct json_at *at, const struct json_field *f, const json_t *v,
+                              void *out UNUSED, struct err *e)
 {
     struct spec_num n;
     return decode_flag(at, f, v, &n, e);
@@ -106,16 +116,36 @@ static const struct json_table pids_table = JSON_TABLE(pids_rows, R);
 /* ---- block I/O ---------------------------------------------------------------------------------- */
 
 static const struct json_field weight_rows[] = {
-    {.name = "major", .kind = JSON_AS_I64, .required = true, AT(struct spec_weight_device, major), .min = 0, .max = DEVICE_MAX},
-    {.name = "minor", .kind = JSON_AS_I64, .required = true, AT(struct spec_weight_device, minor), .min = 0, .max = DEVICE_MAX},
+    {.name = "major",
+     .kind = JSON_AS_I64,
+     .required = true,
+     AT(struct spec_weight_device, major),
+     .min = 0,
+     .max = DEVICE_MAX},
+    {.name = "minor",
+     .kind = JSON_AS_I64,
+     .required = true,
+     AT(struct spec_weight_device, minor),
+     .min = 0,
+     .max = DEVICE_MAX},
     ROW_NUM("weight", struct spec_weight_device, weight, 0, 1000),
     ROW_NUM("leafWeight", struct spec_weight_device, leaf_weight, 0, 1000),
 };
 static const struct json_table weight_table = JSON_TABLE(weight_rows, struct spec_weight_device);
 
 static const struct json_field throttle_rows[] = {
-    {.name = "major", .kind = JSON_AS_I64, .required = true, AT(struct spec_throttle, major), .min = 0, .max = DEVICE_MAX},
-    {.name = "minor", .kind = JSON_AS_I64, .required = true, AT(struct spec_throttle, minor), .min = 0, .max = DEVICE_MAX},
+    {.name = "major",
+     .kind = JSON_AS_I64,
+     .required = true,
+     AT(struct spec_throttle, major),
+     .min = 0,
+     .max = DEVICE_MAX},
+    {.name = "minor",
+     .kind = JSON_AS_I64,
+     .required = true,
+     AT(struct spec_throttle, minor),
+     .min = 0,
+     .max = DEVICE_MAX},
     {.name = "rate", .kind = JSON_AS_U64, AT(struct spec_throttle, rate)},
 };
 static const struct json_table throttle_table = JSON_TABLE(throttle_rows, struct spec_throttle);
@@ -135,12 +165,14 @@ static const struct json_table blkio_table = JSON_TABLE(blkio_rows, R);
 /* ---- huge pages, network, rdma ------------------------------------------------------------------ */
 
 /* A number kept as its decimal text, the way it goes into a cgroup file. */
-static int decode_number_text(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
+static int decode_number_text(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v,
+                              void *out, struct err *e)
 {
     uint64_t n = 0;
 
     if (json_get_u64(v, &n) < 0 || (f->max && n > (uint64_t)f->max))
-        return json_fail(at, e, -EINVAL, "must be a whole number from 0 to %" PRIu64 ", not %s", f->max ? (uint64_t)f->max : UINT64_MAX,
+        return json_fail(at, e, -EINVAL, "must be a whole number from 0 to %" PRIu64 ", not %s",
+                         f->max ? (uint64_t)f->max : UINT64_MAX,
                          json_is_integer(v) ? "that one" : json_type_name(v));
     free(*(char **)out);
     *(char **)out = xasprintf("%" PRIu64, n);
@@ -148,12 +180,14 @@ static int decode_number_text(const struct json_at *at, const struct json_field 
 }
 
 /* "2MB", "1GB": the name goes into a file name, so nothing else may be in it. */
-static int decode_page_size(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
+static int decode_page_size(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v,
+                            void *out, struct err *e)
 {
     const char *text = json_string_value(v);
     size_t digits = text ? strspn(text, "0123456789") : 0;
 
-    if (digits == 0 || digits > 9 || !strchr("KMGTP", text[digits] ? text[digits] : '?') || strcmp(text + digits + 1, "B") != 0)
+    if (digits == 0 || digits > 9 || !strchr("KMGTP", text[digits] ? text[digits] : '?') ||
+        strcmp(text + digits + 1, "B") != 0)
         return json_fail(at, e, -EINVAL, "must be a page size such as \"2MB\"");
     free(*(char **)out);
     *(char **)out = xstrdup(text);
@@ -161,13 +195,24 @@ static int decode_page_size(const struct json_at *at, const struct json_field *f
 }
 
 static const struct json_field hugepage_rows[] = {
-    {.name = "pageSize", .kind = JSON_AS_CALL, .required = true, AT(struct spec_pair, key), .fn = decode_page_size, .done = spec_free_string},
-    {.name = "limit", .kind = JSON_AS_CALL, .required = true, AT(struct spec_pair, value), .fn = decode_number_text, .done = spec_free_string},
+    {.name = "pageSize",
+     .kind = JSON_AS_CALL,
+     .required = true,
+     AT(struct spec_pair, key),
+     .fn = decode_page_size,
+     .done = spec_free_string},
+    {.name = "limit",
+     .kind = JSON_AS_CALL,
+     .required = true,
+     AT(struct spec_pair, value),
+     .fn = decode_number_text,
+     .done = spec_free_string},
 };
 static const struct json_table hugepage_table = JSON_TABLE(hugepage_rows, struct spec_pair);
 
 /* One line of net_prio.ifpriomap: a name that breaks out of its word would write another line. */
-static int decode_interface(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
+static int decode_interface(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v,
+                            void *out, struct err *e)
 {
     const char *text = json_string_value(v);
 
@@ -179,8 +224,19 @@ static int decode_interface(const struct json_at *at, const struct json_field *f
 }
 
 static const struct json_field priority_rows[] = {
-    {.name = "name", .kind = JSON_AS_CALL, .required = true, AT(struct spec_pair, key), .fn = decode_interface, .done = spec_free_string},
-    {.name = "priority", .kind = JSON_AS_CALL, .required = true, AT(struct spec_pair, value), .max = UINT32_MAX, .fn = decode_number_text, .done = spec_free_string},
+    {.name = "name",
+     .kind = JSON_AS_CALL,
+     .required = true,
+     AT(struct spec_pair, key),
+     .fn = decode_interface,
+     .done = spec_free_string},
+    {.name = "priority",
+     .kind = JSON_AS_CALL,
+     .required = true,
+     AT(struct spec_pair, value),
+     .max = UINT32_MAX,
+     .fn = decode_number_text,
+     .done = spec_free_string},
 };
 static const struct json_table priority_table = JSON_TABLE(priority_rows, struct spec_pair);
 
@@ -206,7 +262,8 @@ static void free_rdma(void *out)
     r->n_rdma = 0;
 }
 
-static int decode_rdma(const struct json_at *at, const struct json_field *f, const json_t *v, void *out, struct err *e)
+static int decode_rdma(const struct json_at *at, const struct json_field *f, const json_t *v, void *out,
+                       struct err *e)
 {
     R *r = out;
 
@@ -218,7 +275,8 @@ static int decode_rdma(const struct json_at *at, const struct json_field *f, con
     r->rdma = xcalloc(json_object_size(v) + 1, sizeof *r->rdma);
     const char *key = NULL;
     json_t *item = NULL;
-    json_object_foreach((json_t *)(uintptr_t)v, key, item) {
+    json_object_foreach((json_t *)(uintptr_t)v, key, item)
+    {
         struct json_at here = {.up = at, .key = key};
         struct spec_rdma *d = &r->rdma[r->n_rdma];
         if (!key[0] || strpbrk(key, " \t\n="))
@@ -253,7 +311,8 @@ const struct json_table spec_resources_table = JSON_TABLE(resources_rows, R);
  */
 static bool is_cgroup_file(const char *name)
 {
-    if (!name[0] || strlen(name) >= 256 || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+    if (!name[0] || strlen(name) >= 256 || strchr(name, '/') || strcmp(name, ".") == 0 ||
+        strcmp(name, "..") == 0)
         return false;
     return strncmp(name, "cgroup.", 7) != 0 || strncmp(name, "cgroup.max.", 11) == 0;
 }
@@ -271,7 +330,8 @@ int spec_resources_verify(const struct json_at *at, const R *r, struct err *e)
     for (size_t i = 0; i < r->n_devices; i++) {
         struct json_at here = {.up = &devices, .index = i};
         if (!r->devices[i].access)
-            return json_fail(&here, e, -EINVAL, "has no access, which must be made of the letters r, w and m");
+            return json_fail(&here, e, -EINVAL,
+                             "has no access, which must be made of the letters r, w and m");
     }
     return 0;
 }

@@ -20,7 +20,8 @@ extern const struct json_table spec_id_map_table;
 
 /* ---- callbacks used by several tables ------------------------------------------------------------ */
 
-int spec_decode_num(const struct json_at *at, const struct json_field *f, const json_t *v, void *out, struct err *e)
+int spec_decode_num(const struct json_at *at, const struct json_field *f, const json_t *v, void *out,
+                    struct err *e)
 {
     struct spec_num n = {.has = true};
     int r = json_int_in(at, f, v, &n.value, e);
@@ -29,7 +30,8 @@ int spec_decode_num(const struct json_at *at, const struct json_field *f, const 
     return r;
 }
 
-int spec_decode_absolute(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
+int spec_decode_absolute(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v,
+                         void *out, struct err *e)
 {
     if (!json_is_string(v))
         return json_fail(at, e, -EINVAL, "must be a string, not %s", json_type_name(v));
@@ -51,7 +53,8 @@ void spec_free_string(void *out)
 /* ---- mounts, hooks, root -------------------------------------------------------------------------- */
 
 /* Relative destinations are an old form; the specification reads them as below "/". */
-static int decode_destination(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
+static int decode_destination(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v,
+                              void *out, struct err *e)
 {
     const char *text = json_string_value(v);
 
@@ -66,7 +69,12 @@ static int decode_destination(const struct json_at *at, const struct json_field 
 
 #define M struct spec_mount
 static const struct json_field mount_rows[] = {
-    {.name = "destination", .kind = JSON_AS_CALL, .required = true, AT(M, destination), .fn = decode_destination, .done = spec_free_string},
+    {.name = "destination",
+     .kind = JSON_AS_CALL,
+     .required = true,
+     AT(M, destination),
+     .fn = decode_destination,
+     .done = spec_free_string},
     ROW_STRING("type", M, type),
     ROW_STRING("source", M, source),
     ROW_STRINGS("options", M, options, 256),
@@ -76,7 +84,12 @@ static const struct json_field mount_rows[] = {
 static const struct json_table mount_table = JSON_TABLE(mount_rows, M);
 
 static const struct json_field hook_rows[] = {
-    {.name = "path", .kind = JSON_AS_CALL, .required = true, AT(struct spec_hook, path), .fn = spec_decode_absolute, .done = spec_free_string},
+    {.name = "path",
+     .kind = JSON_AS_CALL,
+     .required = true,
+     AT(struct spec_hook, path),
+     .fn = spec_decode_absolute,
+     .done = spec_free_string},
     ROW_STRINGS("args", struct spec_hook, args, 4096),
     ROW_STRINGS("env", struct spec_hook, env, 4096),
     {.name = "timeout", .kind = JSON_AS_INT, AT(struct spec_hook, timeout_s), .min = 1, .max = INT32_MAX},
@@ -101,20 +114,31 @@ static const struct json_field root_rows[] = {
 };
 static const struct json_table root_table = JSON_TABLE(root_rows, S);
 
-static int decode_version(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
+static int decode_version(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v,
+                          void *out, struct err *e)
 {
     const char *text = json_string_value(v);
 
     if (!text || strncmp(text, "1.", 2) != 0 || strspn(text + 2, "0123456789") == 0)
-        return json_fail(at, e, -EINVAL, "must be a version 1.x of the runtime specification, not \"%.32s\"", text ? text : json_type_name(v));
+        return json_fail(at, e, -EINVAL, "must be a version 1.x of the runtime specification, not \"%.32s\"",
+                         text ? text : json_type_name(v));
     free(*(char **)out);
     *(char **)out = xstrdup(text);
     return 0;
 }
 
 static const struct json_field spec_rows[] = {
-    {.name = "ociVersion", .kind = JSON_AS_CALL, .required = true, AT(S, oci_version), .fn = decode_version, .done = spec_free_string},
-    {.name = "process", .kind = JSON_AS_OBJECT, AT(S, process), .offset_has = offsetof(S, has_process), .table = &spec_process_table},
+    {.name = "ociVersion",
+     .kind = JSON_AS_CALL,
+     .required = true,
+     AT(S, oci_version),
+     .fn = decode_version,
+     .done = spec_free_string},
+    {.name = "process",
+     .kind = JSON_AS_OBJECT,
+     AT(S, process),
+     .offset_has = offsetof(S, has_process),
+     .table = &spec_process_table},
     {.name = "root", .kind = JSON_AS_OBJECT, .required = true, .table = &root_table},
     ROW_STRING("hostname", S, hostname),
     ROW_STRING("domainname", S, domainname),
@@ -147,7 +171,8 @@ void spec_resources_free(struct spec_resources *r)
 
 static int verify(const S *s, struct err *e)
 {
-    static const struct json_at process = {.key = "process"}, root = {.key = "root"}, path = {.up = &root, .key = "path"};
+    static const struct json_at process = {.key = "process"}, root = {.key = "root"},
+                                path = {.up = &root, .key = "path"};
     static const struct json_at linux_at = {.key = "linux"};
 
     if (!s->root_path[0])

@@ -10,17 +10,22 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "shim/oci/resources.h"
 
 #define SPEC_MAX (8u << 20) /* bytes of config.json */
 
-struct spec_pair {
-    char *key, *value;
-};
 struct spec_strings {
     char **item; /* n strings and a closing NULL */
     size_t n;
 };
-enum { SPEC_CAP_BOUNDING, SPEC_CAP_EFFECTIVE, SPEC_CAP_INHERITABLE, SPEC_CAP_PERMITTED, SPEC_CAP_AMBIENT, SPEC_CAP_SETS };
+enum {
+    SPEC_CAP_BOUNDING,
+    SPEC_CAP_EFFECTIVE,
+    SPEC_CAP_INHERITABLE,
+    SPEC_CAP_PERMITTED,
+    SPEC_CAP_AMBIENT,
+    SPEC_CAP_SETS
+};
 
 struct spec_rlimit {
     int resource; /* RLIMIT_* */
@@ -43,11 +48,11 @@ struct spec_process {
     int oom_score_adj;
     char *apparmor_profile, *selinux_label;
     bool has_scheduler, has_io_priority;
-    int sched_policy, sched_nice, sched_priority; /* SCHED_* */
-    uint64_t sched_flags;                         /* SCHED_FLAG_* */
+    int sched_policy, sched_nice, sched_priority;         /* SCHED_* */
+    uint64_t sched_flags;                                 /* SCHED_FLAG_* */
     uint64_t sched_runtime, sched_deadline, sched_period; /* ns, for SCHED_DEADLINE */
-    int io_class, io_level; /* IOPRIO_CLASS_* 1..3, 0..7 */
-    char *cpu_affinity_initial, *cpu_affinity_final; /* execCPUAffinity lists, "0-3,7" */
+    int io_class, io_level;                               /* IOPRIO_CLASS_* 1..3, 0..7 */
+    char *cpu_affinity_initial, *cpu_affinity_final;      /* execCPUAffinity lists, "0-3,7" */
 };
 #define SPEC_NO_UMASK UINT32_MAX
 
@@ -65,12 +70,30 @@ struct spec_hook {
     struct spec_strings args, env;
     int timeout_s; /* 0 = none */
 };
-enum spec_hook_kind { HOOK_PRESTART, HOOK_CREATE_RUNTIME, HOOK_CREATE_CONTAINER, HOOK_START_CONTAINER, HOOK_POSTSTART, HOOK_POSTSTOP, HOOK_KINDS };
+enum spec_hook_kind {
+    HOOK_PRESTART,
+    HOOK_CREATE_RUNTIME,
+    HOOK_CREATE_CONTAINER,
+    HOOK_START_CONTAINER,
+    HOOK_POSTSTART,
+    HOOK_POSTSTOP,
+    HOOK_KINDS
+};
 struct spec_hooks {
     struct spec_hook *item;
     size_t n;
 };
-enum spec_ns { SPEC_NS_PID, SPEC_NS_NETWORK, SPEC_NS_MOUNT, SPEC_NS_IPC, SPEC_NS_UTS, SPEC_NS_USER, SPEC_NS_CGROUP, SPEC_NS_TIME, SPEC_NS_KINDS };
+enum spec_ns {
+    SPEC_NS_PID,
+    SPEC_NS_NETWORK,
+    SPEC_NS_MOUNT,
+    SPEC_NS_IPC,
+    SPEC_NS_UTS,
+    SPEC_NS_USER,
+    SPEC_NS_CGROUP,
+    SPEC_NS_TIME,
+    SPEC_NS_KINDS
+};
 struct spec_namespace {
     bool present;
     char *path; /* NULL = a new one */
@@ -82,52 +105,6 @@ struct spec_device {
     uint32_t file_mode, uid, gid;
 };
 
-/* linux.resources; also Task.Update.  Every number has has_*; absent means "leave as it is". */
-struct spec_device_rule {
-    bool allow;
-    char type; /* 'a' 'c' 'b' */
-    int64_t major, minor; /* -1 = any */
-    char *access;
-};
-struct spec_num {
-    bool has;
-    int64_t value; /* -1 = unlimited where the specification says so */
-};
-struct spec_throttle {
-    int64_t major, minor;
-    uint64_t rate;
-};
-struct spec_weight_device {
-    int64_t major, minor;
-    struct spec_num weight, leaf_weight;
-};
-struct spec_rdma {
-    char *device;
-    struct spec_num hca_handles, hca_objects;
-};
-struct spec_resources {
-    struct spec_device_rule *devices;
-    size_t n_devices;
-    struct spec_num memory_limit, memory_reservation, memory_swap, memory_swappiness;
-    struct spec_num memory_disable_oom_killer, memory_check_before_update;
-    struct spec_num cpu_shares, cpu_quota, cpu_period, cpu_burst, cpu_rt_runtime, cpu_rt_period, cpu_idle;
-    char *cpuset_cpus, *cpuset_mems;
-    struct spec_num pids_limit;
-    struct spec_num blkio_weight, blkio_leaf_weight;
-    struct spec_weight_device *weight_devices;
-    size_t n_weight_devices;
-    struct spec_throttle *throttle[4]; /* read bps, write bps, read iops, write iops */
-    size_t n_throttle[4];
-    struct spec_pair *hugepage; /* page size -> limit in bytes, decimal */
-    size_t n_hugepage;
-    struct spec_num net_class_id;
-    struct spec_pair *net_priorities;
-    size_t n_net_priorities;
-    struct spec_pair *unified; /* cgroup v2 file -> content, verbatim */
-    size_t n_unified;
-    struct spec_rdma *rdma;
-    size_t n_rdma;
-};
 struct spec_time_offset {
     int64_t secs;
     uint32_t nanosecs;
@@ -154,7 +131,8 @@ struct spec {
     struct spec_resources resources;
     struct spec_pair *sysctl;
     size_t n_sysctl;
-    char *seccomp_json; /* linux.seccomp as text, NULL when absent; numbers above 2^63-1 as the same 64 bits, signed */
+    char *seccomp_json; /* linux.seccomp as text, NULL when absent; numbers above 2^63-1 as the same 64 bits,
+                           signed */
     bool has_seccomp_listener; /* linux.seccomp.listenerPath */
     char *rootfs_propagation, *mount_label;
     struct spec_strings masked_paths, readonly_paths;
@@ -163,14 +141,13 @@ struct spec {
     struct spec_time_offset monotonic, boottime;
 };
 
-/* Read <bundle>/config.json.  On success *ret is the caller's; on failure untouched, and e names the field. */
+/* Read <bundle>/config.json.  On success *ret is the caller's; on failure untouched, and e names the field.
+ */
 int spec_load(int bundle_fd, struct spec **ret, struct err *e);
 int spec_parse(const char *json, size_t len, struct spec **ret, struct err *e);
 void spec_free(struct spec *s);
 int spec_process_parse(const char *json, size_t len, struct spec_process **ret, struct err *e);
 void spec_process_free(struct spec_process *p);
-int spec_resources_parse(const char *json, size_t len, struct spec_resources **ret, struct err *e);
-void spec_resources_free(struct spec_resources *r);
 
 /*
  * What glovebox refuses by design, one sentence that names the field: host network, host pid, host

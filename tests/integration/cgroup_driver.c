@@ -45,19 +45,19 @@ static const char *title(const char *name)
 }
 
 /* Ends the case: where, and what was untrue. */
-#define CHECK(cond)                                                                                                    \
-    do {                                                                                                               \
-        if (!(cond)) {                                                                                                 \
-            printf("FAIL %s: line %d: %s (%s)\n", title(__func__), __LINE__, #cond, err_text(&e));                             \
-            failures++;                                                                                                \
-            return;                                                                                                    \
-        }                                                                                                              \
+#define CHECK(cond)                                                                                          \
+    do {                                                                                                     \
+        if (!(cond)) {                                                                                       \
+            printf("FAIL %s: line %d: %s (%s)\n", title(__func__), __LINE__, #cond, err_text(&e));           \
+            failures++;                                                                                      \
+            return;                                                                                          \
+        }                                                                                                    \
     } while (0)
 #define OK printf("ok %s\n", title(__func__))
-#define SKIP(why)                                                                                                      \
-    do {                                                                                                               \
-        printf("skip %s: %s\n", title(__func__), why);                                                                        \
-        return;                                                                                                        \
+#define SKIP(why)                                                                                            \
+    do {                                                                                                     \
+        printf("skip %s: %s\n", title(__func__), why);                                                       \
+        return;                                                                                              \
     } while (0)
 
 /* A group that is killed and removed at the end of the scope. */
@@ -260,11 +260,15 @@ static void a_new_group_exists_in_every_hierarchy_and_takes_processes(void)
 static void limits_are_written(void)
 {
     struct err e = {0};
-    scoped(end_group) struct cgroup *cg = make("pod1/a", "{\"memory\":{\"limit\":67108864},\"cpu\":{\"shares\":512,\"quota\":50000,\"period\":100000},\"pids\":{\"limit\":32}}", &e);
+    scoped(end_group) struct cgroup *cg = make("pod1/a",
+                                               "{\"memory\":{\"limit\":67108864},\"cpu\":{\"shares\":512,"
+                                               "\"quota\":50000,\"period\":100000},\"pids\":{\"limit\":32}}",
+                                               &e);
     CHECK(cg);
     CHECK(strcmp(control("memory", "pod1/a", v2 ? "memory.max" : "memory.limit_in_bytes"), "67108864") == 0);
     CHECK(strcmp(control("cpu", "pod1/a", v2 ? "cpu.weight" : "cpu.shares"), v2 ? "59" : "512") == 0);
-    CHECK(strcmp(control("cpu", "pod1/a", v2 ? "cpu.max" : "cpu.cfs_quota_us"), v2 ? "50000 100000" : "50000") == 0);
+    CHECK(strcmp(control("cpu", "pod1/a", v2 ? "cpu.max" : "cpu.cfs_quota_us"),
+                 v2 ? "50000 100000" : "50000") == 0);
     CHECK(strcmp(control("pids", "pod1/a", "pids.max"), "32") == 0);
     CHECK(cgroup_memory_limit(cg) == 67108864);
     CHECK(cgroup_cpu_limit_milli(cg) == 500);
@@ -274,9 +278,15 @@ static void limits_are_written(void)
 static void limits_of_the_groups_above_count(void)
 {
     struct err e = {0};
-    scoped(end_group) struct cgroup *pod = make("pod1", "{\"memory\":{\"limit\":33554432},\"cpu\":{\"quota\":25000,\"period\":100000}}", &e);
-    scoped(end_group) struct cgroup *cg = pod ? make("pod1/a", "{\"memory\":{\"limit\":67108864},\"cpu\":{\"quota\":20000,\"period\":40000}}", &e) : NULL;
-    if (!v2 && !cg && strstr(err_text(&e), "cpu.quota")) /* v1 refuses a child above its parent: that is the kernel's own check */
+    scoped(end_group) struct cgroup *pod =
+        make("pod1", "{\"memory\":{\"limit\":33554432},\"cpu\":{\"quota\":25000,\"period\":100000}}", &e);
+    scoped(end_group) struct cgroup *cg =
+        pod ? make("pod1/a", "{\"memory\":{\"limit\":67108864},\"cpu\":{\"quota\":20000,\"period\":40000}}",
+                   &e)
+            : NULL;
+    if (!v2 && !cg &&
+        strstr(err_text(&e),
+               "cpu.quota")) /* v1 refuses a child above its parent: that is the kernel's own check */
         cg = make("pod1/a", "{\"memory\":{\"limit\":67108864}}", &e);
     CHECK(cg);
     CHECK(cgroup_memory_limit(cg) == 33554432);
@@ -296,7 +306,10 @@ static void a_group_without_limits_has_none(void)
 static void an_update_changes_only_what_it_names(void)
 {
     struct err e = {0};
-    scoped(end_group) struct cgroup *cg = make("pod1/a", "{\"memory\":{\"limit\":67108864},\"cpu\":{\"quota\":50000,\"period\":100000},\"pids\":{\"limit\":32}}", &e);
+    scoped(end_group) struct cgroup *cg = make("pod1/a",
+                                               "{\"memory\":{\"limit\":67108864},\"cpu\":{\"quota\":50000,"
+                                               "\"period\":100000},\"pids\":{\"limit\":32}}",
+                                               &e);
     CHECK(cg);
     CHECK(update(cg, "{\"memory\":{\"limit\":134217728},\"cpu\":{\"period\":200000}}", &e) == 0);
     CHECK(cgroup_memory_limit(cg) == 134217728);
@@ -310,8 +323,10 @@ static void an_update_changes_only_what_it_names(void)
 static void memory_and_swap_change_in_either_direction(void)
 {
     static const char *const steps[] = {
-        "{\"memory\":{\"limit\":67108864,\"swap\":67108864}}",  "{\"memory\":{\"limit\":134217728,\"swap\":134217728}}",
-        "{\"memory\":{\"limit\":33554432,\"swap\":33554432}}",  "{\"memory\":{\"limit\":268435456,\"swap\":-1}}",
+        "{\"memory\":{\"limit\":67108864,\"swap\":67108864}}",
+        "{\"memory\":{\"limit\":134217728,\"swap\":134217728}}",
+        "{\"memory\":{\"limit\":33554432,\"swap\":33554432}}",
+        "{\"memory\":{\"limit\":268435456,\"swap\":-1}}",
         "{\"memory\":{\"limit\":33554432,\"swap\":67108864}}",
     };
     struct err e = {0};
@@ -322,17 +337,24 @@ static void memory_and_swap_change_in_either_direction(void)
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
         CHECK(update(cg, steps[i], &e) == 0);
     CHECK(cgroup_memory_limit(cg) == 33554432);
-    CHECK(strcmp(control("memory", "pod1/a", v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes"), v2 ? "33554432" : "67108864") == 0);
+    CHECK(strcmp(control("memory", "pod1/a", v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes"),
+                 v2 ? "33554432" : "67108864") == 0);
     OK;
 }
 
 static void a_failed_update_puts_the_old_values_back(void)
 {
     struct err e = {0};
-    scoped(end_group) struct cgroup *cg = make("pod1/a", "{\"memory\":{\"limit\":67108864},\"cpu\":{\"quota\":50000,\"period\":100000},\"pids\":{\"limit\":32}}", &e);
+    scoped(end_group) struct cgroup *cg = make("pod1/a",
+                                               "{\"memory\":{\"limit\":67108864},\"cpu\":{\"quota\":50000,"
+                                               "\"period\":100000},\"pids\":{\"limit\":32}}",
+                                               &e);
     CHECK(cg);
     scoped_free char *cpus = xstrdup(control("cpuset", "pod1/a", "cpuset.cpus"));
-    CHECK(update(cg, "{\"memory\":{\"limit\":134217728},\"cpu\":{\"quota\":10000,\"period\":2000000},\"pids\":{\"limit\":7}}", &e) < 0);
+    CHECK(update(cg,
+                 "{\"memory\":{\"limit\":134217728},\"cpu\":{\"quota\":10000,\"period\":2000000},\"pids\":{"
+                 "\"limit\":7}}",
+                 &e) < 0);
     CHECK(strstr(err_text(&e), "linux.resources.cpu."));
     CHECK(cgroup_memory_limit(cg) == 67108864 && cgroup_cpu_limit_milli(cg) == 500);
     CHECK(strcmp(control("pids", "pod1/a", "pids.max"), "32") == 0);
@@ -365,12 +387,15 @@ static void a_limit_below_the_usage_is_refused_when_asked_to_check(void)
 static void a_limit_without_a_controller_is_refused_by_name(void)
 {
     struct err e = {0};
-    const char *json = v2 ? "{\"unified\":{\"nothing.max\":\"1\"}}" : "{\"hugepageLimits\":[{\"pageSize\":\"2MB\",\"limit\":0}]}";
+    const char *json = v2 ? "{\"unified\":{\"nothing.max\":\"1\"}}"
+                          : "{\"hugepageLimits\":[{\"pageSize\":\"2MB\",\"limit\":0}]}";
     if (!v2 && access("/sys/fs/cgroup/hugetlb", F_OK) == 0)
         SKIP("this host has a hugetlb controller");
     scoped(end_group) struct cgroup *cg = make("pod1/a", json, &e);
     CHECK(!cg);
-    CHECK(strstr(err_text(&e), v2 ? "linux.resources.unified.nothing.max cannot be set: " : "linux.resources.hugepageLimits cannot be set: this host has no hugetlb controller"));
+    CHECK(strstr(err_text(&e),
+                 v2 ? "linux.resources.unified.nothing.max cannot be set: "
+                    : "linux.resources.hugepageLimits cannot be set: this host has no hugetlb controller"));
     CHECK(directories("") == 0);
     OK;
 }
@@ -525,7 +550,8 @@ static void too_much_memory_is_an_event_and_a_count(void)
 {
     struct err e = {0};
     size_t bytes = 64u << 20;
-    scoped(end_group) struct cgroup *cg = make("pod1/a", "{\"memory\":{\"limit\":16777216,\"swap\":16777216}}", &e);
+    scoped(end_group) struct cgroup *cg =
+        make("pod1/a", "{\"memory\":{\"limit\":16777216,\"swap\":16777216}}", &e);
     if (!cg)
         cg = make("pod1/a", "{\"memory\":{\"limit\":16777216}}", &e);
     CHECK(cg);
@@ -563,7 +589,8 @@ static void the_cpu_quota_bites(void)
     sleep_ms(1500);
     struct cgroup_stats s;
     CHECK(cgroup_stats_read(cg, &s, &e) == 0);
-    uint64_t used_ms = v2 ? s.v2.usage_usec / 1000 : s.v1.cpu_total / 1000000, throttled = v2 ? s.v2.nr_throttled : s.v1.throttled_periods;
+    uint64_t used_ms = v2 ? s.v2.usage_usec / 1000 : s.v1.cpu_total / 1000000,
+             throttled = v2 ? s.v2.nr_throttled : s.v1.throttled_periods;
     cgroup_stats_done(&s);
     CHECK(used_ms > 30 && used_ms < 450);
     CHECK(throttled > 0);
@@ -588,13 +615,21 @@ static void only_listed_devices_open(void)
     if (fd < 0)
         SKIP("/dev/kmsg cannot be opened here anyway");
     fd_close(fd);
-    scoped(end_group) struct cgroup *cg = make("pod1/a", "{\"devices\":[{\"allow\":false,\"access\":\"rwm\"},{\"allow\":true,\"type\":\"c\",\"major\":10,\"access\":\"rwm\"}]}", &e);
+    scoped(end_group) struct cgroup *cg =
+        make("pod1/a",
+             "{\"devices\":[{\"allow\":false,\"access\":\"rwm\"},{\"allow\":true,\"type\":\"c\",\"major\":10,"
+             "\"access\":\"rwm\"}]}",
+             &e);
     CHECK(cg);
     int status = status_of(start(cg, do_open, node));
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == EPERM);
     status = status_of(start(cg, do_open, (char[]){"/dev/null"}));
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    scoped(end_group) struct cgroup *wide = make("pod1/b", "{\"devices\":[{\"allow\":false,\"access\":\"rwm\"},{\"allow\":true,\"type\":\"c\",\"major\":1,\"minor\":11,\"access\":\"r\"}]}", &e);
+    scoped(end_group) struct cgroup *wide =
+        make("pod1/b",
+             "{\"devices\":[{\"allow\":false,\"access\":\"rwm\"},{\"allow\":true,\"type\":\"c\",\"major\":1,"
+             "\"minor\":11,\"access\":\"r\"}]}",
+             &e);
     CHECK(wide);
     status = status_of(start(wide, do_open, node));
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -605,7 +640,8 @@ static void counters_count(void)
 {
     struct err e = {0};
     size_t bytes = 8u << 20;
-    scoped(end_group) struct cgroup *cg = make("pod1/a", "{\"memory\":{\"limit\":67108864},\"pids\":{\"limit\":32}}", &e);
+    scoped(end_group) struct cgroup *cg =
+        make("pod1/a", "{\"memory\":{\"limit\":67108864},\"pids\":{\"limit\":32}}", &e);
     CHECK(cg && start(cg, do_eat_and_stay, &bytes) > 0);
     struct cgroup_stats s = {0};
     for (int i = 0; i < 3000 && s.v1.usage.usage + s.v2.memory.usage < bytes; i++) {
@@ -615,11 +651,14 @@ static void counters_count(void)
     }
     CHECK(s.has_pids && s.pids.current == 1 && s.pids.limit == 32);
     if (v2) {
-        CHECK(s.v2.has_cpu && s.v2.usage_usec > 0 && s.v2.has_memory && s.v2.memory.usage >= bytes && s.v2.memory.anon >= bytes);
+        CHECK(s.v2.has_cpu && s.v2.usage_usec > 0 && s.v2.has_memory && s.v2.memory.usage >= bytes &&
+              s.v2.memory.anon >= bytes);
         CHECK(s.v2.memory.usage_limit == 67108864 && s.v2.has_memory_events && s.v2.memory.pgfault > 0);
     } else {
-        CHECK(s.v1.has_cpu && s.v1.cpu_total > 0 && s.v1.n_per_cpu > 0 && s.v1.has_memory && s.v1.memory.total_rss >= bytes);
-        CHECK(s.v1.usage.has && s.v1.usage.usage >= bytes && s.v1.usage.limit == 67108864 && s.v1.memory.hierarchical_memory_limit == 67108864);
+        CHECK(s.v1.has_cpu && s.v1.cpu_total > 0 && s.v1.n_per_cpu > 0 && s.v1.has_memory &&
+              s.v1.memory.total_rss >= bytes);
+        CHECK(s.v1.usage.has && s.v1.usage.usage >= bytes && s.v1.usage.limit == 67108864 &&
+              s.v1.memory.hierarchical_memory_limit == 67108864);
         CHECK(s.v1.has_oom_control && s.v1.has_throttling);
     }
     cgroup_stats_done(&s);
@@ -628,7 +667,8 @@ static void counters_count(void)
 
 static void the_pods_own_limits_hold_where_we_made_the_pod(void)
 {
-    const struct cgroup_pod_limits limits = {.cpu_period_us = 100000, .cpu_quota_us = 30000, .cpu_shares = 512, .memory_bytes = 50331648};
+    const struct cgroup_pod_limits limits = {
+        .cpu_period_us = 100000, .cpu_quota_us = 30000, .cpu_shares = 512, .memory_bytes = 50331648};
     struct err e = {0};
     scoped(end_group) struct cgroup *cg = make("pod1/a", NULL, &e);
     CHECK(cg);
@@ -653,7 +693,8 @@ static void a_sibling_stands_beside(void)
     cgroup_free(sibling);
     CHECK(cgroup_remove(cg, &e) == 0);
     scoped_free char *path = xasprintf("%s/pod1/a", top);
-    CHECK(cgroup_open_sibling(path, "-sentry", &sibling, &e) == 0); /* found without the one that it stood beside */
+    CHECK(cgroup_open_sibling(path, "-sentry", &sibling, &e) ==
+          0); /* found without the one that it stood beside */
     CHECK(cgroup_remove(sibling, &e) == 0 && directories("") == 0);
     cgroup_free(sibling);
     OK;
@@ -666,7 +707,9 @@ static void systemd_names_become_directories(void)
     char path[128], pattern[256];
     (void)snprintf(path, sizeof path, "gbxcg%d-pod1.slice:cri-containerd:x", getpid());
     CHECK(cgroup_create(path, NULL, &cg, &e) == 0);
-    (void)snprintf(pattern, sizeof pattern, "/sys/fs/cgroup/%sgbxcg%d.slice/gbxcg%d-pod1.slice/cri-containerd-x.scope", v2 ? "" : "memory/", getpid(), getpid());
+    (void)snprintf(pattern, sizeof pattern,
+                   "/sys/fs/cgroup/%sgbxcg%d.slice/gbxcg%d-pod1.slice/cri-containerd-x.scope",
+                   v2 ? "" : "memory/", getpid(), getpid());
     CHECK(access(pattern, F_OK) == 0);
     CHECK(cgroup_remove(cg, &e) == 0);
     CHECK(access(pattern, F_OK) < 0);
@@ -754,7 +797,8 @@ static const char *scope_file(const char *file)
     static char text[256];
     char path[512];
 
-    (void)snprintf(path, sizeof path, "/sys/fs/cgroup/gbxcg.slice/gbxcg-pod1.slice/cri-containerd-x.scope/%s", file);
+    (void)snprintf(path, sizeof path, "/sys/fs/cgroup/gbxcg.slice/gbxcg-pod1.slice/cri-containerd-x.scope/%s",
+                   file);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
     text[n > 0 ? n : 0] = '\0';
@@ -779,7 +823,9 @@ static void end_scope(struct cgroup *cg);
 SCOPED_DEFINE(struct cgroup, end_scope)
 
 #define SCOPE "cri-containerd-x.scope"
-#define SCOPE_LIMITS "{\"memory\":{\"limit\":67108864,\"swap\":67108864},\"cpu\":{\"shares\":512,\"quota\":25000,\"period\":50000,\"cpus\":\"0\"},\"pids\":{\"limit\":32}}"
+#define SCOPE_LIMITS                                                                                         \
+    "{\"memory\":{\"limit\":67108864,\"swap\":67108864},\"cpu\":{\"shares\":512,\"quota\":25000,\"period\":" \
+    "50000,\"cpus\":\"0\"},\"pids\":{\"limit\":32}}"
 
 static bool is_empty(struct cgroup *cg)
 {
@@ -835,7 +881,8 @@ static void a_path_in_the_systemd_form_becomes_a_scope(void)
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     printf("  made in %.0f ms\n", (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6 - before);
     CHECK(systemctl("is-active", SCOPE) == 0);
-    CHECK(strcmp(scope_file("memory.max"), "67108864") == 0 && strcmp(scope_file("cpu.max"), "25000 50000") == 0);
+    CHECK(strcmp(scope_file("memory.max"), "67108864") == 0 &&
+          strcmp(scope_file("cpu.max"), "25000 50000") == 0);
     CHECK(start(cg, do_pause, NULL) > 0);
     CHECK(wait_until(holder_is_gone, cg));
     CHECK(systemctl("is-active", SCOPE) == 0);
@@ -844,7 +891,8 @@ static void a_path_in_the_systemd_form_becomes_a_scope(void)
 
 static void limits_survive_a_daemon_reload(void)
 {
-    static const char *const files[] = {"memory.max", "memory.swap.max", "cpu.max", "cpu.weight", "cpuset.cpus", "pids.max"};
+    static const char *const files[] = {"memory.max", "memory.swap.max", "cpu.max",
+                                        "cpu.weight", "cpuset.cpus",     "pids.max"};
     char old[6][64];
     struct err e = {0};
     scoped(end_scope) struct cgroup *cg = make_scope("x", SCOPE_LIMITS, &e);
@@ -852,7 +900,8 @@ static void limits_survive_a_daemon_reload(void)
     for (int round = 0; round < 2; round++) {
         for (size_t i = 0; i < 6; i++)
             (void)snprintf(old[i], sizeof old[i], "%.60s", scope_file(files[i]));
-        CHECK(strcmp(old[0], round ? "134217728" : "67108864") == 0 && strcmp(old[1], "0") == 0 && strcmp(old[3], "59") == 0 && strcmp(old[4], "0") == 0);
+        CHECK(strcmp(old[0], round ? "134217728" : "67108864") == 0 && strcmp(old[1], "0") == 0 &&
+              strcmp(old[3], "59") == 0 && strcmp(old[4], "0") == 0);
         CHECK(systemctl("daemon-reload", NULL) == 0);
         struct cgroup *other = make_scope("y", "{}", &e); /* makes systemd look at the slice again */
         CHECK(other && cgroup_kill(other, SIGKILL, &e) == 0);
@@ -860,9 +909,11 @@ static void limits_survive_a_daemon_reload(void)
         cgroup_free(other);
         for (size_t i = 0; i < 6; i++)
             if (strcmp(old[i], scope_file(files[i])) != 0)
-                (void)snprintf(e.text, sizeof e.text, "%s was %s, is %s", files[i], old[i], scope_file(files[i]));
+                (void)snprintf(e.text, sizeof e.text, "%s was %s, is %s", files[i], old[i],
+                               scope_file(files[i]));
         CHECK(e.text[0] == '\0');
-        CHECK(update(cg, "{\"memory\":{\"limit\":134217728,\"swap\":134217728},\"pids\":{\"limit\":77}}", &e) == 0);
+        CHECK(update(cg, "{\"memory\":{\"limit\":134217728,\"swap\":134217728},\"pids\":{\"limit\":77}}",
+                     &e) == 0);
     }
     OK;
 }
@@ -944,8 +995,11 @@ static int bench(void)
 
     for (int i = 0; i < RUNS; i++) {
         double a = now_ms();
-        struct cgroup *cg = make("pod1/a", "{\"memory\":{\"limit\":67108864},\"cpu\":{\"shares\":512,\"quota\":50000,\"period\":100000},\"pids\":{\"limit\":32},"
-                                           "\"devices\":[{\"allow\":false,\"access\":\"rwm\"}]}", &e);
+        struct cgroup *cg = make("pod1/a",
+                                 "{\"memory\":{\"limit\":67108864},\"cpu\":{\"shares\":512,\"quota\":50000,"
+                                 "\"period\":100000},\"pids\":{\"limit\":32},"
+                                 "\"devices\":[{\"allow\":false,\"access\":\"rwm\"}]}",
+                                 &e);
         double b = now_ms();
         struct cgroup_stats s;
         if (!cg || cgroup_stats_read(cg, &s, &e) < 0)
@@ -962,7 +1016,8 @@ static int bench(void)
     }
     for (int s = 0; s < STEPS; s++) {
         qsort(t[s], RUNS, sizeof t[s][0], compare);
-        printf("%-20s median %.3f  least %.3f  most %.3f\n", name[s], t[s][RUNS / 2], t[s][0], t[s][RUNS - 1]);
+        printf("%-20s median %.3f  least %.3f  most %.3f\n", name[s], t[s][RUNS / 2], t[s][0],
+               t[s][RUNS - 1]);
     }
     return 0;
 }

@@ -29,7 +29,8 @@ struct thing {
 };
 #define T struct thing
 
-static int call(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out, struct err *e)
+static int call(const struct json_at *at, const struct json_field *f UNUSED, const json_t *v, void *out,
+                struct err *e)
 {
     if (!json_is_string(v))
         return json_fail(at, e, -EINVAL, "must be pleasant");
@@ -48,16 +49,32 @@ static const struct json_field inner_rows[] = {
 };
 static const struct json_table inner_table = JSON_TABLE(inner_rows, struct inner);
 static const struct json_field rows[] = {
-    {.name = "text", .kind = JSON_AS_STRING, .empty_is_absent = true, .offset = offsetof(T, text), .limit = 8},
+    {.name = "text",
+     .kind = JSON_AS_STRING,
+     .empty_is_absent = true,
+     .offset = offsetof(T, text),
+     .limit = 8},
     {.name = "flag", .kind = JSON_AS_BOOL, .offset = offsetof(T, flag)},
-    {.name = "count", .kind = JSON_AS_INT, .offset = offsetof(T, count), .offset_has = offsetof(T, has_count)},
+    {.name = "count",
+     .kind = JSON_AS_INT,
+     .offset = offsetof(T, count),
+     .offset_has = offsetof(T, has_count)},
     {.name = "small", .kind = JSON_AS_U32, .offset = offsetof(T, small)},
     {.name = "wide", .kind = JSON_AS_I64, .offset = offsetof(T, wide)},
     {.name = "big", .kind = JSON_AS_U64, .offset = offsetof(T, big)},
     {.name = "one", .kind = JSON_AS_OBJECT, .offset = offsetof(T, one), .table = &inner_table},
-    {.name = "many", .kind = JSON_AS_ARRAY, .offset = offsetof(T, many), .offset_n = offsetof(T, n_many), .table = &inner_table, .limit = 3},
+    {.name = "many",
+     .kind = JSON_AS_ARRAY,
+     .offset = offsetof(T, many),
+     .offset_n = offsetof(T, n_many),
+     .table = &inner_table,
+     .limit = 3},
     {.name = "words", .kind = JSON_AS_STRINGS, .offset = offsetof(T, words), .limit = 3},
-    {.name = "labels", .kind = JSON_AS_MAP, .offset = offsetof(T, labels), .offset_n = offsetof(T, n_labels), .limit = 2},
+    {.name = "labels",
+     .kind = JSON_AS_MAP,
+     .offset = offsetof(T, labels),
+     .offset_n = offsetof(T, n_labels),
+     .limit = 2},
     {.name = "call", .kind = JSON_AS_CALL, .offset = offsetof(T, called), .fn = call},
 };
 static const struct json_table table = JSON_TABLE_INIT(rows, T, preset);
@@ -75,13 +92,16 @@ static void every_kind_is_decoded_and_freed(void **state UNUSED)
     T t;
     struct err e = {0};
 
-    assert_int_equal(decode("{\"text\":\"a\\u00e9\",\"flag\":true,\"count\":-3,\"small\":4294967295,\"wide\":-9223372036854775808,\"big\":18446744073709551615,"
-                            "\"one\":{\"name\":\"n\",\"level\":2},\"many\":[{\"name\":\"a\"},{\"name\":\"b\",\"level\":1}],\"words\":[\"x\",\"\"],"
+    assert_int_equal(decode("{\"text\":\"a\\u00e9\",\"flag\":true,\"count\":-3,\"small\":4294967295,\"wide\":"
+                            "-9223372036854775808,\"big\":18446744073709551615,"
+                            "\"one\":{\"name\":\"n\",\"level\":2},\"many\":[{\"name\":\"a\"},{\"name\":\"b\","
+                            "\"level\":1}],\"words\":[\"x\",\"\"],"
                             "\"labels\":{\"k\":\"v\"},\"call\":\"me\",\"other\":[{}]}",
                             &t, &e),
                      0);
     assert_string_equal(t.text, "a\xc3\xa9");
-    assert_true(t.flag && t.has_count && t.count == -3 && t.small == UINT32_MAX && t.wide == INT64_MIN && t.big == UINT64_MAX);
+    assert_true(t.flag && t.has_count && t.count == -3 && t.small == UINT32_MAX && t.wide == INT64_MIN &&
+                t.big == UINT64_MAX);
     assert_string_equal(t.one.name, "n");
     assert_int_equal(t.n_many, 2);
     assert_string_equal(t.many[1].name, "b");
@@ -119,17 +139,21 @@ static void errors_name_the_whole_path(void **state UNUSED)
         {"{\"text\":18446744073709551615}", "text must be a string, not a number", -EINVAL},
         {"{\"text\":\"123456789\"}", "text is longer than 8 bytes", -E2BIG},
         {"{\"flag\":0}", "flag must be true or false, not a number", -EINVAL},
-        {"{\"count\":2147483648}", "count must be between -2147483648 and 2147483647, not 2147483648", -EINVAL},
+        {"{\"count\":2147483648}", "count must be between -2147483648 and 2147483647, not 2147483648",
+         -EINVAL},
         {"{\"count\":9223372036854775808}", "count is too large: 9223372036854775808", -EINVAL},
         {"{\"count\":1.0}", "count must be a whole number, not a fraction", -EINVAL},
         {"{\"count\":1e3}", "count must be a whole number, not a fraction", -EINVAL},
         {"{\"small\":-1}", "small must be between 0 and 4294967295, not -1", -EINVAL},
         {"{\"big\":-1}", "big must be a whole number from 0 to 18446744073709551615, not a number", -EINVAL},
-        {"{\"big\":18446744073709551616}", "big must be a whole number from 0 to 18446744073709551615, not a number", -EINVAL},
-        {"{\"big\":\"5\"}", "big must be a whole number from 0 to 18446744073709551615, not a string", -EINVAL},
+        {"{\"big\":18446744073709551616}",
+         "big must be a whole number from 0 to 18446744073709551615, not a number", -EINVAL},
+        {"{\"big\":\"5\"}", "big must be a whole number from 0 to 18446744073709551615, not a string",
+         -EINVAL},
         {"{\"one\":{}}", "one.name is missing", -EINVAL},
         {"{\"one\":{\"name\":null}}", "one.name is missing", -EINVAL},
-        {"{\"many\":[{\"name\":\"a\"},{\"name\":\"b\",\"level\":4}]}", "many[1].level must be between 1 and 3, not 4", -EINVAL},
+        {"{\"many\":[{\"name\":\"a\"},{\"name\":\"b\",\"level\":4}]}",
+         "many[1].level must be between 1 and 3, not 4", -EINVAL},
         {"{\"many\":[7]}", "many[0] must be an object, not a number", -EINVAL},
         {"{\"many\":[null]}", "many[0] must be an object, not null", -EINVAL},
         {"{\"many\":[{},{},{},{}]}", "many has more than 3 elements", -E2BIG},
@@ -156,7 +180,8 @@ static void a_member_named_twice_leaks_nothing(void **state UNUSED)
 {
     T t = {0};
     json_error_t je;
-    json_t *v = json_loads("{\"many\":[{\"name\":\"a\"}],\"words\":[\"w\"],\"labels\":{\"k\":\"v\"},\"text\":\"t\"}", 0, &je);
+    json_t *v = json_loads(
+        "{\"many\":[{\"name\":\"a\"}],\"words\":[\"w\"],\"labels\":{\"k\":\"v\"},\"text\":\"t\"}", 0, &je);
 
     assert_int_equal(json_decode(NULL, v, &table, &t, NULL), 0);
     assert_int_equal(json_decode(NULL, v, &table, &t, NULL), 0); /* over what is there */
@@ -170,7 +195,8 @@ static void big_numbers_keep_every_digit(void **state UNUSED)
     static const struct {
         const char *text, *out;
     } cases[] = {
-        {"[18446744073709551615,9223372036854775807,9223372036854775808,0]", "[-1,9223372036854775807,-9223372036854775808,0]"},
+        {"[18446744073709551615,9223372036854775807,9223372036854775808,0]",
+         "[-1,9223372036854775807,-9223372036854775808,0]"},
         {"{\"a 18446744073709551615\":\"x \\\" 18446744073709551615\",\"b\":{\"c\":[10000000000000000000]}}",
          "{\"a 18446744073709551615\":\"x \\\" 18446744073709551615\",\"b\":{\"c\":[-8446744073709551616]}}"},
         {"[true,false,null,-5]", "[true,false,null,-5]"},
@@ -188,8 +214,18 @@ static void big_numbers_keep_every_digit(void **state UNUSED)
 
 static void text_that_is_no_json_is_refused(void **state UNUSED)
 {
-    static const char *const cases[] = {"", "{", "[18446744073709551615", "{\"a\":18446744073709551615x}", "\"", "{\"a\":\"\\", "[-18446744073709551615]",
-                                        "[00]", "[018446744073709551615]", "{\"a\":\"\\u0000\"}", "7", "[1]]"};
+    static const char *const cases[] = {"",
+                                        "{",
+                                        "[18446744073709551615",
+                                        "{\"a\":18446744073709551615x}",
+                                        "\"",
+                                        "{\"a\":\"\\",
+                                        "[-18446744073709551615]",
+                                        "[00]",
+                                        "[018446744073709551615]",
+                                        "{\"a\":\"\\u0000\"}",
+                                        "7",
+                                        "[1]]"};
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         json_t *v = NULL;
@@ -208,9 +244,12 @@ static void text_that_is_no_json_is_refused(void **state UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_is_decoded_and_freed), cmocka_unit_test(absent_members_stay_zero),
-        cmocka_unit_test(errors_name_the_whole_path),      cmocka_unit_test(a_member_named_twice_leaks_nothing),
-        cmocka_unit_test(big_numbers_keep_every_digit),    cmocka_unit_test(text_that_is_no_json_is_refused),
+        cmocka_unit_test(every_kind_is_decoded_and_freed),
+        cmocka_unit_test(absent_members_stay_zero),
+        cmocka_unit_test(errors_name_the_whole_path),
+        cmocka_unit_test(a_member_named_twice_leaks_nothing),
+        cmocka_unit_test(big_numbers_keep_every_digit),
+        cmocka_unit_test(text_that_is_no_json_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

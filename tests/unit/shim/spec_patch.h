@@ -5,16 +5,18 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-static const char spec_base[] = "{\"ociVersion\":\"1.0.2\","
-                                "\"process\":{\"cwd\":\"/\",\"args\":[\"sh\"],\"env\":[\"PATH=/bin\"],\"user\":{\"uid\":1,\"gid\":2}},"
-                                "\"root\":{\"path\":\"rootfs\"},\"hostname\":\"box\","
-                                "\"mounts\":[{\"destination\":\"/proc\",\"type\":\"proc\",\"source\":\"proc\"}],"
-                                "\"linux\":{\"namespaces\":[{\"type\":\"pid\"},{\"type\":\"network\"},{\"type\":\"ipc\"},{\"type\":\"uts\"},{\"type\":\"mount\"}],"
-                                "\"resources\":{\"devices\":[{\"allow\":false,\"access\":\"rwm\"}]},\"cgroupsPath\":\"/a/b\"}}";
+static const char spec_base[] =
+    "{\"ociVersion\":\"1.0.2\","
+    "\"process\":{\"cwd\":\"/\",\"args\":[\"sh\"],\"env\":[\"PATH=/bin\"],\"user\":{\"uid\":1,\"gid\":2}},"
+    "\"root\":{\"path\":\"rootfs\"},\"hostname\":\"box\","
+    "\"mounts\":[{\"destination\":\"/proc\",\"type\":\"proc\",\"source\":\"proc\"}],"
+    "\"linux\":{\"namespaces\":[{\"type\":\"pid\"},{\"type\":\"network\"},{\"type\":\"ipc\"},{\"type\":"
+    "\"uts\"},{\"type\":\"mount\"}],"
+    "\"resources\":{\"devices\":[{\"allow\":false,\"access\":\"rwm\"}]},\"cgroupsPath\":\"/a/b\"}}";
 
 /*
- * "linux.resources.cpu.quota" or "mounts.0.type"; missing objects are made. value NULL: take the member out; else it
- * becomes a place holder, because jansson cannot hold every number that a configuration may have.
+ * "linux.resources.cpu.quota" or "mounts.0.type"; missing objects are made. value NULL: take the member out;
+ * else it becomes a place holder, because jansson cannot hold every number that a configuration may have.
  */
 static UNUSED void spec_set(json_t *root, const char *path, const char *value)
 {
@@ -23,7 +25,8 @@ static UNUSED void spec_set(json_t *root, const char *path, const char *value)
     char *rest = buf, *word = strsep(&rest, ".");
     json_t *at = root;
     for (; rest; word = strsep(&rest, ".")) {
-        json_t *next = json_is_array(at) ? json_array_get(at, strtoul(word, NULL, 10)) : json_object_get(at, word);
+        json_t *next =
+            json_is_array(at) ? json_array_get(at, strtoul(word, NULL, 10)) : json_object_get(at, word);
         if (!next) {
             next = json_object();
             assert_int_equal(json_object_set_new(at, word, next), 0);

@@ -28,7 +28,9 @@ static void paths_are_expanded(void **state UNUSED)
         {NULL, NULL, false},
         {"/a\nb", NULL, false},
         {"/..a/b..", "..a/b..", false},
-        {"kubepods-burstable-pod1_2.slice:cri-containerd:abc", "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/cri-containerd-abc.scope", false},
+        {"kubepods-burstable-pod1_2.slice:cri-containerd:abc",
+         "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/cri-containerd-abc.scope",
+         false},
         {"system.slice:docker:x", "system.slice/docker-x.scope", false},
         {":p:x", "system.slice/p-x.scope", false},
         {"-.slice:p:x", "p-x.scope", false},
@@ -40,7 +42,7 @@ static void paths_are_expanded(void **state UNUSED)
         {"-a.slice:p:x", NULL, false},
         {"a-.slice:p:x", NULL, false},
         {"a--b.slice:p:x", NULL, false},
-        {"/a:b:c", "a:b:c", false},       /* a slash: not the systemd form */
+        {"/a:b:c", "a:b:c", false},               /* a slash: not the systemd form */
         {"a.slice:b:c:d", "a.slice:b:c:d", true}, /* three colons: neither */
     };
 
@@ -79,14 +81,15 @@ static void endless_paths_are_refused(void **state UNUSED)
 
 /* ---- the host ---- */
 
-static const char v1_mounts[] = "24 1 0:20 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n"
-                                "25 24 0:21 / /sys/fs/cgroup/cpu,cpuacct rw shared:3 - cgroup cgroup rw,cpu,cpuacct\n"
-                                "26 24 0:22 /docker/x /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-                                "27 24 0:23 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd\n"
-                                "28 24 0:24 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
-                                "29 24 0:25 / /sys/fs/cgroup/elogind rw - cgroup cgroup rw,name=elogind\n"
-                                "30 24 0:22 / /mnt/memory rw - cgroup cgroup rw,memory\n"
-                                "broken line\n31 24";
+static const char v1_mounts[] =
+    "24 1 0:20 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n"
+    "25 24 0:21 / /sys/fs/cgroup/cpu,cpuacct rw shared:3 - cgroup cgroup rw,cpu,cpuacct\n"
+    "26 24 0:22 /docker/x /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+    "27 24 0:23 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd\n"
+    "28 24 0:24 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+    "29 24 0:25 / /sys/fs/cgroup/elogind rw - cgroup cgroup rw,name=elogind\n"
+    "30 24 0:22 / /mnt/memory rw - cgroup cgroup rw,memory\n"
+    "broken line\n31 24";
 
 static void hierarchies_are_found_in_mountinfo(void **state UNUSED)
 {
@@ -157,44 +160,73 @@ static void resources_become_writes(void **state UNUSED)
         const char *json, *v1, *v2; /* "!": refused, then how the sentence begins */
     } cases[] = {
         {"{}", "", ""},
-        {"{\"cpu\":{\"shares\":0,\"quota\":0,\"period\":0},\"memory\":{\"limit\":0,\"swap\":0},\"pids\":{\"limit\":0}}", "", ""},
+        {"{\"cpu\":{\"shares\":0,\"quota\":0,\"period\":0},\"memory\":{\"limit\":0,\"swap\":0},\"pids\":{"
+         "\"limit\":0}}",
+         "", ""},
         {"{\"cpu\":{\"shares\":1024}}", "cpu.shares=1024;", "cpu.weight=100;"},
-        {"{\"cpu\":{\"quota\":50000,\"period\":100000}}", "cpu.cfs_period_us=100000;cpu.cfs_quota_us=50000;", "cpu.max=50000 100000;"},
+        {"{\"cpu\":{\"quota\":50000,\"period\":100000}}", "cpu.cfs_period_us=100000;cpu.cfs_quota_us=50000;",
+         "cpu.max=50000 100000;"},
         {"{\"cpu\":{\"quota\":-1}}", "cpu.cfs_quota_us=-1;", "cpu.max=max 200000;"},
         {"{\"cpu\":{\"quota\":-7}}", "cpu.cfs_quota_us=-1;", "cpu.max=max 200000;"},
         {"{\"cpu\":{\"period\":50000}}", "cpu.cfs_period_us=50000;", "cpu.max=77 50000;"},
-        {"{\"cpu\":{\"quota\":999}}", "!linux.resources.cpu.quota must be at least 1000, the kernel's minimum, not 999",
+        {"{\"cpu\":{\"quota\":999}}",
+         "!linux.resources.cpu.quota must be at least 1000, the kernel's minimum, not 999",
          "!linux.resources.cpu.quota must be at least 1000, the kernel's minimum, not 999"},
-        {"{\"cpu\":{\"period\":10}}", "!linux.resources.cpu.period must be at least 1000", "!linux.resources.cpu.period must be at least 1000"},
-        {"{\"cpu\":{\"burst\":0,\"idle\":1}}", "cpu.cfs_burst_us=0;cpu.idle=1;", "cpu.idle=1;cpu.max.burst=0;"},
-        {"{\"cpu\":{\"cpus\":\"0-1\",\"mems\":\"0\"}}", "cpuset.cpus=0-1;cpuset.mems=0;", "cpuset.cpus=0-1;cpuset.mems=0;"},
-        {"{\"cpu\":{\"realtimeRuntime\":5}}", "cpu.rt_runtime_us=5;", "!linux.resources.cpu.realtimeRuntime needs a host with cgroup v1"},
+        {"{\"cpu\":{\"period\":10}}", "!linux.resources.cpu.period must be at least 1000",
+         "!linux.resources.cpu.period must be at least 1000"},
+        {"{\"cpu\":{\"burst\":0,\"idle\":1}}", "cpu.cfs_burst_us=0;cpu.idle=1;",
+         "cpu.idle=1;cpu.max.burst=0;"},
+        {"{\"cpu\":{\"cpus\":\"0-1\",\"mems\":\"0\"}}", "cpuset.cpus=0-1;cpuset.mems=0;",
+         "cpuset.cpus=0-1;cpuset.mems=0;"},
+        {"{\"cpu\":{\"realtimeRuntime\":5}}", "cpu.rt_runtime_us=5;",
+         "!linux.resources.cpu.realtimeRuntime needs a host with cgroup v1"},
         {"{\"memory\":{\"limit\":1000}}", "memory.limit_in_bytes=1000;", "memory.max=1000;"},
-        {"{\"memory\":{\"limit\":1000,\"swap\":1500}}", "memory.limit_in_bytes=1000;memory.memsw.limit_in_bytes=1500;", "memory.swap.max=500;memory.max=1000;"},
-        {"{\"memory\":{\"limit\":1000,\"swap\":1000}}", "memory.limit_in_bytes=1000;memory.memsw.limit_in_bytes=1000;", "memory.swap.max=0;memory.max=1000;"},
-        {"{\"memory\":{\"limit\":1000,\"swap\":-1}}", "memory.limit_in_bytes=1000;memory.memsw.limit_in_bytes=-1;", "memory.swap.max=max;memory.max=1000;"},
-        {"{\"memory\":{\"limit\":1000,\"swap\":999}}", "!linux.resources.memory.swap (memory and swap together, 999) must not be less",
+        {"{\"memory\":{\"limit\":1000,\"swap\":1500}}",
+         "memory.limit_in_bytes=1000;memory.memsw.limit_in_bytes=1500;",
+         "memory.swap.max=500;memory.max=1000;"},
+        {"{\"memory\":{\"limit\":1000,\"swap\":1000}}",
+         "memory.limit_in_bytes=1000;memory.memsw.limit_in_bytes=1000;",
+         "memory.swap.max=0;memory.max=1000;"},
+        {"{\"memory\":{\"limit\":1000,\"swap\":-1}}",
+         "memory.limit_in_bytes=1000;memory.memsw.limit_in_bytes=-1;",
+         "memory.swap.max=max;memory.max=1000;"},
+        {"{\"memory\":{\"limit\":1000,\"swap\":999}}",
+         "!linux.resources.memory.swap (memory and swap together, 999) must not be less",
          "!linux.resources.memory.swap (memory and swap together, 999) must not be less"},
-        {"{\"memory\":{\"swap\":3000}}", "memory.memsw.limit_in_bytes=3000;", "memory.swap.max=1000;"}, /* memory.max is 2000 now */
-        {"{\"memory\":{\"limit\":-1}}", "memory.limit_in_bytes=-1;memory.memsw.limit_in_bytes=-1;", "memory.swap.max=max;memory.max=max;"},
-        {"{\"memory\":{\"limit\":-1,\"swap\":5}}", "memory.limit_in_bytes=-1;memory.memsw.limit_in_bytes=5;", "!linux.resources.memory.swap needs memory.limit"},
-        {"{\"memory\":{\"reservation\":-1,\"swappiness\":0}}", "memory.soft_limit_in_bytes=-1;memory.swappiness=0;", "memory.low=max;"},
-        {"{\"memory\":{\"disableOOMKiller\":true}}", "memory.oom_control=1;", "!linux.resources.memory.disableOOMKiller needs a host with cgroup v1"},
+        {"{\"memory\":{\"swap\":3000}}", "memory.memsw.limit_in_bytes=3000;",
+         "memory.swap.max=1000;"}, /* memory.max is 2000 now */
+        {"{\"memory\":{\"limit\":-1}}", "memory.limit_in_bytes=-1;memory.memsw.limit_in_bytes=-1;",
+         "memory.swap.max=max;memory.max=max;"},
+        {"{\"memory\":{\"limit\":-1,\"swap\":5}}", "memory.limit_in_bytes=-1;memory.memsw.limit_in_bytes=5;",
+         "!linux.resources.memory.swap needs memory.limit"},
+        {"{\"memory\":{\"reservation\":-1,\"swappiness\":0}}",
+         "memory.soft_limit_in_bytes=-1;memory.swappiness=0;", "memory.low=max;"},
+        {"{\"memory\":{\"disableOOMKiller\":true}}", "memory.oom_control=1;",
+         "!linux.resources.memory.disableOOMKiller needs a host with cgroup v1"},
         {"{\"memory\":{\"disableOOMKiller\":false}}", "memory.oom_control=0;", ""},
         {"{\"pids\":{\"limit\":-1}}", "pids.max=max;", "pids.max=max;"},
         {"{\"pids\":{\"limit\":64}}", "pids.max=64;", "pids.max=64;"},
-        {"{\"blockIO\":{\"weight\":500}}", "blkio.weight=500|blkio.bfq.weight=500;", "io.bfq.weight=500|io.weight=4950;"},
-        {"{\"blockIO\":{\"weightDevice\":[{\"major\":8,\"minor\":1,\"weight\":10}]}}", "blkio.weight_device=8:1 10|blkio.bfq.weight_device=8:1 10;",
+        {"{\"blockIO\":{\"weight\":500}}", "blkio.weight=500|blkio.bfq.weight=500;",
+         "io.bfq.weight=500|io.weight=4950;"},
+        {"{\"blockIO\":{\"weightDevice\":[{\"major\":8,\"minor\":1,\"weight\":10}]}}",
+         "blkio.weight_device=8:1 10|blkio.bfq.weight_device=8:1 10;",
          "io.bfq.weight=8:1 10|io.weight=8:1 1;"},
-        {"{\"blockIO\":{\"throttleReadBpsDevice\":[{\"major\":8,\"minor\":0,\"rate\":5}],\"throttleWriteIOPSDevice\":[{\"major\":8,\"minor\":0,\"rate\":0}]}}",
-         "blkio.throttle.read_bps_device=8:0 5;blkio.throttle.write_iops_device=8:0 0;", "io.max=8:0 rbps=5;io.max=8:0 wiops=max;"},
-        {"{\"hugepageLimits\":[{\"pageSize\":\"2MB\",\"limit\":7}]}", "hugetlb.2MB.limit_in_bytes=7;hugetlb.2MB.rsvd.limit_in_bytes=7;",
+        {"{\"blockIO\":{\"throttleReadBpsDevice\":[{\"major\":8,\"minor\":0,\"rate\":5}],"
+         "\"throttleWriteIOPSDevice\":[{\"major\":8,\"minor\":0,\"rate\":0}]}}",
+         "blkio.throttle.read_bps_device=8:0 5;blkio.throttle.write_iops_device=8:0 0;",
+         "io.max=8:0 rbps=5;io.max=8:0 wiops=max;"},
+        {"{\"hugepageLimits\":[{\"pageSize\":\"2MB\",\"limit\":7}]}",
+         "hugetlb.2MB.limit_in_bytes=7;hugetlb.2MB.rsvd.limit_in_bytes=7;",
          "hugetlb.2MB.max=7;hugetlb.2MB.rsvd.max=7;"},
-        {"{\"network\":{\"classID\":5,\"priorities\":[{\"name\":\"eth0\",\"priority\":3}]}}", "net_cls.classid=5;net_prio.ifpriomap=eth0 3;",
+        {"{\"network\":{\"classID\":5,\"priorities\":[{\"name\":\"eth0\",\"priority\":3}]}}",
+         "net_cls.classid=5;net_prio.ifpriomap=eth0 3;",
          "!linux.resources.network.classID needs a host with cgroup v1"},
-        {"{\"network\":{\"priorities\":[{\"name\":\"eth0\",\"priority\":3}]}}", "net_prio.ifpriomap=eth0 3;", "!linux.resources.network.priorities needs a host with cgroup v1"},
-        {"{\"rdma\":{\"m\":{\"hcaHandles\":2}}}", "rdma.max=m hca_handle=2 hca_object=max;", "rdma.max=m hca_handle=2 hca_object=max;"},
-        {"{\"unified\":{\"memory.high\":\"1G\"}}", "!linux.resources.unified.memory.high needs a host with cgroup v2", "memory.high=1G;"},
+        {"{\"network\":{\"priorities\":[{\"name\":\"eth0\",\"priority\":3}]}}", "net_prio.ifpriomap=eth0 3;",
+         "!linux.resources.network.priorities needs a host with cgroup v1"},
+        {"{\"rdma\":{\"m\":{\"hcaHandles\":2}}}", "rdma.max=m hca_handle=2 hca_object=max;",
+         "rdma.max=m hca_handle=2 hca_object=max;"},
+        {"{\"unified\":{\"memory.high\":\"1G\"}}",
+         "!linux.resources.unified.memory.high needs a host with cgroup v2", "memory.high=1G;"},
     };
     const struct cg_current now = {.memory_max = 2000, .cpu_quota = "77", .cpu_period = "200000"};
 
@@ -206,7 +238,9 @@ static void resources_become_writes(void **state UNUSED)
             struct err e = {0};
             assert_int_equal(spec_resources_parse(cases[i].json, strlen(cases[i].json), &res, &e), 0);
             int r = version == 1 ? cg_plan_v1(res, &plan, &e) : cg_plan_v2(res, &now, &plan, &e);
-            scoped_free char *got = r < 0 ? xasprintf("!%.*s", (int)strlen(want + (want[0] == '!')), err_text(&e)) : print_plan(&plan);
+            scoped_free char *got =
+                r < 0 ? xasprintf("!%.*s", (int)strlen(want + (want[0] == '!')), err_text(&e))
+                      : print_plan(&plan);
             if (strcmp(got, want) != 0)
                 print_error("%s on v%d\n", cases[i].json, version);
             assert_string_equal(got, want);
@@ -218,8 +252,10 @@ static void resources_become_writes(void **state UNUSED)
 
 static void steps_name_their_field(void **state UNUSED)
 {
-    static const char json[] = "{\"cpu\":{\"shares\":5},\"memory\":{\"limit\":1},\"unified\":{\"io.max\":\"x\",\"odd\":\"y\"}}";
-    static const char *const fields[] = {"linux.resources.memory.limit", "linux.resources.cpu.shares", "linux.resources.unified.io.max", "linux.resources.unified.odd"};
+    static const char json[] =
+        "{\"cpu\":{\"shares\":5},\"memory\":{\"limit\":1},\"unified\":{\"io.max\":\"x\",\"odd\":\"y\"}}";
+    static const char *const fields[] = {"linux.resources.memory.limit", "linux.resources.cpu.shares",
+                                         "linux.resources.unified.io.max", "linux.resources.unified.odd"};
     static const unsigned ctrl[] = {CG_MEMORY, CG_CPU, CG_IO, CG_CORE};
     const struct cg_current now = {.memory_max = -1, .cpu_quota = "max", .cpu_period = "100000"};
     struct spec_resources *res = NULL;
@@ -238,12 +274,15 @@ static void steps_name_their_field(void **state UNUSED)
 
 static void shares_become_weights(void **state UNUSED)
 {
-    static const uint64_t table[][2] = {{0, 1}, {1, 1}, {2, 1}, {3, 2}, {102, 17}, {512, 59}, {1024, 100}, {2048, 174}, {262143, 10000}, {262144, 10000}, {UINT64_MAX, 10000}};
+    static const uint64_t table[][2] = {
+        {0, 1},      {1, 1},      {2, 1},          {3, 2},          {102, 17},          {512, 59},
+        {1024, 100}, {2048, 174}, {262143, 10000}, {262144, 10000}, {UINT64_MAX, 10000}};
     uint64_t last = 0;
 
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
         assert_int_equal(cg_weight_from_shares(table[i][0]), table[i][1]);
-    for (uint64_t s = 0; s < 300000; s += 7) { /* more shares never weigh less, and the kernel takes 1..10000 only */
+    for (uint64_t s = 0; s < 300000;
+         s += 7) { /* more shares never weigh less, and the kernel takes 1..10000 only */
         uint64_t w = cg_weight_from_shares(s);
         assert_true(w >= last && w >= 1 && w <= 10000);
         last = w;
@@ -257,36 +296,48 @@ static void shares_become_weights(void **state UNUSED)
 
 static void memory_of_version_1_is_read(void **state UNUSED)
 {
-    static const char text[] = "cache 1\nrss 2\nrss_huge 3\nshmem 99\nmapped_file 4\npgpgin 5\npgmajfault 6\nhierarchical_memory_limit 9223372036854771712\n"
-                               "hierarchical_memsw_limit 7\ntotal_cache 8\ntotal_rss 9\ntotal_inactive_file 10\ntotal_unevictable 18446744073709551615\nbroken\n";
+    static const char text[] = "cache 1\nrss 2\nrss_huge 3\nshmem 99\nmapped_file 4\npgpgin 5\npgmajfault "
+                               "6\nhierarchical_memory_limit 9223372036854771712\n"
+                               "hierarchical_memsw_limit 7\ntotal_cache 8\ntotal_rss 9\ntotal_inactive_file "
+                               "10\ntotal_unevictable 18446744073709551615\nbroken\n";
     struct cgroup_stats s = {0};
 
     cg_parse_memory_v1(text, &s);
     assert_true(s.v1.has_memory);
-    assert_true(s.v1.memory.cache == 1 && s.v1.memory.rss == 2 && s.v1.memory.mapped_file == 4 && s.v1.memory.pg_pg_in == 5);
-    assert_true(s.v1.memory.pg_maj_fault == 6 && s.v1.memory.hierarchical_memory_limit == 9223372036854771712u && s.v1.memory.hierarchical_swap_limit == 7);
-    assert_true(s.v1.memory.total_cache == 8 && s.v1.memory.total_rss == 9 && s.v1.memory.total_inactive_file == 10);
+    assert_true(s.v1.memory.cache == 1 && s.v1.memory.rss == 2 && s.v1.memory.mapped_file == 4 &&
+                s.v1.memory.pg_pg_in == 5);
+    assert_true(s.v1.memory.pg_maj_fault == 6 &&
+                s.v1.memory.hierarchical_memory_limit == 9223372036854771712u &&
+                s.v1.memory.hierarchical_swap_limit == 7);
+    assert_true(s.v1.memory.total_cache == 8 && s.v1.memory.total_rss == 9 &&
+                s.v1.memory.total_inactive_file == 10);
     assert_true(s.v1.memory.total_unevictable == UINT64_MAX && s.v1.memory.dirty == 0);
 }
 
 static void memory_of_version_2_is_read_in_any_order(void **state UNUSED)
 {
-    static const char text[] = "workingset_refault_file 7\nfile 2\nanon 1\nslab 3\npgfault 4\nthp_collapse_alloc 5\nworkingset_activate_anon 6";
+    static const char text[] = "workingset_refault_file 7\nfile 2\nanon 1\nslab 3\npgfault "
+                               "4\nthp_collapse_alloc 5\nworkingset_activate_anon 6";
     struct cgroup_stats s = {0};
 
     cg_parse_memory_v2(text, &s);
-    assert_true(s.v2.memory.anon == 1 && s.v2.memory.file == 2 && s.v2.memory.slab == 3 && s.v2.memory.pgfault == 4);
-    assert_true(s.v2.memory.thp_collapse_alloc == 5 && s.v2.memory.workingset_activate_anon == 6 && s.v2.memory.workingset_refault_file == 7);
+    assert_true(s.v2.memory.anon == 1 && s.v2.memory.file == 2 && s.v2.memory.slab == 3 &&
+                s.v2.memory.pgfault == 4);
+    assert_true(s.v2.memory.thp_collapse_alloc == 5 && s.v2.memory.workingset_activate_anon == 6 &&
+                s.v2.memory.workingset_refault_file == 7);
 }
 
 static void block_devices_are_read(void **state UNUSED)
 {
     struct cgroup_stats s = {0};
 
-    cg_parse_blkio_v1("8:0 Read 1\n8:0 Write 2\n254:16 Discard 3\n8:16 77\nTotal 6\n", BLKIO_SERVICE_BYTES, &s);
+    cg_parse_blkio_v1("8:0 Read 1\n8:0 Write 2\n254:16 Discard 3\n8:16 77\nTotal 6\n", BLKIO_SERVICE_BYTES,
+                      &s);
     assert_int_equal(s.v1.n_blkio[BLKIO_SERVICE_BYTES], 4);
     assert_string_equal(s.v1.blkio[BLKIO_SERVICE_BYTES][1].op, "Write");
-    assert_true(s.v1.blkio[BLKIO_SERVICE_BYTES][2].major == 254 && s.v1.blkio[BLKIO_SERVICE_BYTES][2].minor == 16 && s.v1.blkio[BLKIO_SERVICE_BYTES][2].value == 3);
+    assert_true(s.v1.blkio[BLKIO_SERVICE_BYTES][2].major == 254 &&
+                s.v1.blkio[BLKIO_SERVICE_BYTES][2].minor == 16 &&
+                s.v1.blkio[BLKIO_SERVICE_BYTES][2].value == 3);
     assert_string_equal(s.v1.blkio[BLKIO_SERVICE_BYTES][3].op, "");
     assert_int_equal(s.v1.blkio[BLKIO_SERVICE_BYTES][3].value, 77);
     cg_parse_io_v2("254:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6\n8:0 \n7:0 cost.usage=1\n", &s);
@@ -300,9 +351,12 @@ static void pressure_and_rdma_are_read(void **state UNUSED)
 {
     struct cgroup_stats s = {0};
 
-    cg_parse_psi("some avg10=1.50 avg60=2.25 avg300=0.00 total=123\nfull avg10=0.00 avg60=0.00 avg300=0.75 total=456\n", &s.v2.cpu_psi);
+    cg_parse_psi("some avg10=1.50 avg60=2.25 avg300=0.00 total=123\nfull avg10=0.00 avg60=0.00 avg300=0.75 "
+                 "total=456\n",
+                 &s.v2.cpu_psi);
     assert_true(s.v2.cpu_psi.has && s.v2.cpu_psi.some.avg10 == 1.5 && s.v2.cpu_psi.some.avg60 == 2.25);
-    assert_true(s.v2.cpu_psi.some.total == 123 && s.v2.cpu_psi.full.avg300 == 0.75 && s.v2.cpu_psi.full.total == 456);
+    assert_true(s.v2.cpu_psi.some.total == 123 && s.v2.cpu_psi.full.avg300 == 0.75 &&
+                s.v2.cpu_psi.full.total == 456);
     cg_parse_psi("", &s.v2.io_psi);
     assert_false(s.v2.io_psi.has);
     cg_parse_rdma("mlx4_0 hca_handle=2 hca_object=max\nbroken\n", &s, true);

@@ -41,8 +41,8 @@ static void values_are_aligned_and_counted(void **state UNUSED)
     dbus_prop_bool(&b, "D", true);
     dbus_prop_u64(&b, "M", 5);
     dbus_array_end(&b, list, 8);
-    expect_body(&b, "28000000 00000000"                           /* 40 bytes after the padding */
-                    "01000000 4400 016200 000000 01000000"        /* "D" is b true */
+    expect_body(&b, "28000000 00000000"                    /* 40 bytes after the padding */
+                    "01000000 4400 016200 000000 01000000" /* "D" is b true */
                     "01000000 4d00 017400 00000000000000"
                     "0500000000000000");
 }
@@ -61,7 +61,8 @@ static void a_list_of_processes_is_an_array_in_a_variant(void **state UNUSED)
 }
 
 /* An answer to call 3 with a string. */
-static const char reply[] = "6c 02 01 01 08000000 01000000 0f000000 05 017500 03000000 08 016700 01 7300 00 03000000 2f6a3100";
+static const char reply[] =
+    "6c 02 01 01 08000000 01000000 0f000000 05 017500 03000000 08 016700 01 7300 00 03000000 2f6a3100";
 
 static void a_message_is_read(void **state UNUSED)
 {
@@ -157,8 +158,10 @@ static void a_peer_is_talked_to(void **state UNUSED)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_are_aligned_and_counted), cmocka_unit_test(a_list_of_processes_is_an_array_in_a_variant),
-        cmocka_unit_test(a_message_is_read),              cmocka_unit_test(what_is_no_message_is_refused),
+        cmocka_unit_test(values_are_aligned_and_counted),
+        cmocka_unit_test(a_list_of_processes_is_an_array_in_a_variant),
+        cmocka_unit_test(a_message_is_read),
+        cmocka_unit_test(what_is_no_message_is_refused),
         cmocka_unit_test(a_peer_is_talked_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
