@@ -98,10 +98,13 @@ static int arrange_fds(struct detach *d, int *status, struct err *e)
 
 static int become_daemon(struct detach *d, pid_t containerd, int *status, struct err *e)
 {
-    sigset_t none;
+    sigset_t held;
 
-    sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    /* A request to end that comes before the daemon's loop can take it waits for it, or the socket would stay. */
+    sigemptyset(&held);
+    sigaddset(&held, SIGTERM);
+    sigaddset(&held, SIGINT);
+    (void)sigprocmask(SIG_SETMASK, &held, NULL);
     if (setsid() < 0)
         return err_sys(e, "setsid");
     if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)

@@ -17,6 +17,7 @@ struct detach {
 /*
  * In the parent: the daemon's pid, once it has everything it asked for.  In the daemon: 0; descriptors
  * 0 to 2 are /dev/null, the listener and the log are the only others, it leads its own session, reaps
- * orphans and is one more likely to be killed for memory than containerd.  <0: there is no daemon.
+ * orphans and is one more likely to be killed for memory than containerd; SIGTERM and SIGINT are blocked
+ * until its loop reads them.  <0: there is no daemon.
  */
 pid_t detach(struct detach *d, struct err *e);

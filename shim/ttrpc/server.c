@@ -26,6 +26,8 @@ struct ttrpc_server {
     size_t n_methods;
     void *data;
     struct list peers;
+    void (*on_alone)(void *data);
+    void *on_alone_data;
 };
 
 struct peer {
@@ -82,10 +84,14 @@ static void send_status(struct peer *p, uint32_t stream, enum ttrpc_code code, c
 
 static void peer_free(struct peer *p)
 {
+    struct ttrpc_server *s = p->server;
+
     list_remove(&p->node);
     source_free(p->ending);
     ttrpc_conn_free(p->conn);
     free(p);
+    if (list_is_empty(&s->peers) && s->on_alone)
+        s->on_alone(s->on_alone_data);
 }
 
 static void end_if_served(void *data)
@@ -381,6 +387,17 @@ int ttrpc_server_new(struct loop *loop, int listen_fd, const struct ttrpc_method
     return 0;
 }
 
+void ttrpc_server_on_alone(struct ttrpc_server *s, void (*fn)(void *data), void *data)
+{
+    s->on_alone = fn;
+    s->on_alone_data = data;
+}
+
+bool ttrpc_server_is_alone(const struct ttrpc_server *s)
+{
+    return list_is_empty(&s->peers);
+}
+
 void ttrpc_server_stop_accepting(struct ttrpc_server *s)
 {
     source_free(s->source);
@@ -394,6 +411,7 @@ void ttrpc_server_free(struct ttrpc_server *s)
 {
     if (!s)
         return;
+    s->on_alone = NULL;
     ttrpc_server_stop_accepting(s);
     while (!list_is_empty(&s->peers))
         on_closed(LIST_ENTRY(s->peers.next, struct peer, node));

@@ -31,6 +31,9 @@ int ttrpc_server_new(struct loop *loop, int listen_fd, const struct ttrpc_method
                      struct ttrpc_server **ret, struct err *e);
 /* Closes everything; parked calls are cancelled.  NULL is fine. */
 void ttrpc_server_free(struct ttrpc_server *s);
+/* fn runs when the last connection has gone, and must not free the server. */
+void ttrpc_server_on_alone(struct ttrpc_server *s, void (*fn)(void *data), void *data);
+bool ttrpc_server_is_alone(const struct ttrpc_server *s); /* nobody is connected */
 /* No more connections, the present ones are served on. */
 void ttrpc_server_stop_accepting(struct ttrpc_server *s);
 

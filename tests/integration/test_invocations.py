@@ -214,6 +214,32 @@ def a_shim_without_containers_ends_when_told():
     shutil.rmtree(b.path)
 
 
+def a_shim_without_containers_and_callers_ends_by_itself():
+    b = Bundle("lonely")
+    _, out, _ = b.start()
+    time.sleep(0.3)
+    same(len(shims("lonely")), 1, "number of shims that wait for their first caller")
+    peer = Peer(out)
+    peer.call("Connect", message(_1="lonely"))
+    time.sleep(0.3)
+    same(len(shims("lonely")), 1, "number of shims with a caller")
+    peer.close()
+    eventually(lambda: not shims("lonely"), "the shim ends", 3)
+    assert not os.path.exists(out.removeprefix("unix://")), "socket left"
+    shutil.rmtree(b.path)
+
+
+def a_shim_with_a_container_stays_without_a_caller():
+    with Container("stays") as c:
+        run("rig", "kill")
+        time.sleep(0.5)
+        same(len(shims("stays")), 1, "number of shims")
+        same(task_call(c.address, "State", message(_1="stays"))[4], 2, "status")
+        time.sleep(0.5)
+        run("rig", "start")
+        eventually(lambda: b"RUNNING" in run("ctr", "tasks", "ls").stdout, "containerd knows it again")
+
+
 def a_shim_told_to_end_by_signal_removes_its_socket():
     b = Bundle("term")
     _, out, _ = b.start()
@@ -499,7 +525,8 @@ def nothing_is_left_of_short_lives():
 CASES = [
     the_socket_has_the_name_the_reference_gives_it, twenty_starts_of_one_pod_end_with_one_shim,
     a_start_that_fails_says_why_and_leaves_nothing, every_form_of_options_is_taken, a_shim_knows_where_events_go_without_being_told,
-    a_shim_without_containers_ends_when_told, a_shim_told_to_end_by_signal_removes_its_socket, a_shim_killed_before_create_is_replaced,
+    a_shim_without_containers_ends_when_told, a_shim_without_containers_and_callers_ends_by_itself,
+    a_shim_with_a_container_stays_without_a_caller, a_shim_told_to_end_by_signal_removes_its_socket, a_shim_killed_before_create_is_replaced,
     delete_can_be_called_at_any_time, delete_leaves_a_living_shim_alone, delete_of_a_killed_shim_returns_the_pid_of_the_init,
     info_says_what_kubelet_asks_for, containerd_reads_the_info, version_and_usage_are_for_people,
     both_names_of_the_service_are_served, a_frame_of_five_mebibytes_is_answered_and_the_connection_stays,

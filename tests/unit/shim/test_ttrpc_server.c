@@ -638,6 +638,36 @@ static void a_method_may_end_the_server(void **state)
     assert_true(is_ended(other));
 }
 
+static void on_alone(void *data)
+{
+    ++*(unsigned *)data;
+}
+
+static void the_end_of_the_last_connection_is_told(void **state)
+{
+    struct fixture *f = *state;
+    unsigned alone = 0;
+
+    ttrpc_server_on_alone(f->server, on_alone, &alone);
+    assert_true(ttrpc_server_is_alone(f->server));
+    int fd = dial(f);
+    int other = dial(f);
+    settle(f);
+    assert_false(ttrpc_server_is_alone(f->server));
+    fd_close(fd);
+    settle(f);
+    assert_int_equal(alone, 0);
+    fd_close(other);
+    settle(f);
+    assert_int_equal(alone, 1);
+    assert_true(ttrpc_server_is_alone(f->server));
+    fd = dial(f);
+    settle(f);
+    ttrpc_server_free(take(f->server)); /* its own end is no news */
+    assert_int_equal(alone, 1);
+    fd_close(fd);
+}
+
 static void closing_the_listener_keeps_the_connections(void **state)
 {
     struct fixture *f = *state;
@@ -749,6 +779,7 @@ int main(void)
         TEST(a_half_closed_peer_with_a_parked_call_may_leave),
         TEST(a_parked_call_ends_at_its_deadline),
         TEST(a_method_may_end_the_server),
+        TEST(the_end_of_the_last_connection_is_told),
         TEST(closing_the_listener_keeps_the_connections),
         TEST(other_users_are_turned_away),
         TEST(many_connections_are_served),
