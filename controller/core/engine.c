@@ -14,8 +14,8 @@
 #include "controller/kube/object.h"
 #include "controller/kube/selector.h"
 
-#define PARSED_MAX 256
-#define STOP_MS 5000
+#define PARSED_MAX    256
+#define STOP_MS       5000
 #define SILENT_MAX_MS 120000
 
 /* ---- from watches to stores ---- */
@@ -25,7 +25,8 @@ static void on_object(void *data, json_t *o)
     struct feed *f = data;
 
     if (!store_put(f->store, o))
-        log_warn("the server sent something that is no object", "resource=%s", store_kind(f->store)->resource->plural);
+        log_warn("the server sent something that is no object", "resource=%s",
+                 store_kind(f->store)->resource->plural);
     parsed_trim(f->engine->parsed);
 }
 
@@ -56,7 +57,8 @@ static void on_list_end(void *data, uint64_t version, bool rewound)
     store_list_end(f->store, version, rewound);
     parsed_trim(f->engine->parsed);
     malloc_trim(0); /* a large list leaves large holes */
-    log_debug("listed", "resource=%s objects=%zu", store_kind(f->store)->resource->plural, store_count(f->store));
+    log_debug("listed", "resource=%s objects=%zu", store_kind(f->store)->resource->plural,
+              store_count(f->store));
     if (!f->engine->sync_check)
         loop_defer(f->engine->loop, check_synced, f->engine, &f->engine->sync_check);
 }
@@ -67,7 +69,8 @@ static void on_trouble(void *data, uint32_t n, const char *why)
     struct feed *f = data;
 
     if ((n & (n - 1)) == 0)
-        log_warn("watch interrupted", "resource=%s failures=%u why=%s", store_kind(f->store)->resource->plural, n, why);
+        log_warn("watch interrupted", "resource=%s failures=%u why=%s",
+                 store_kind(f->store)->resource->plural, n, why);
 }
 
 /* ---- from stores to keys ---- */
@@ -136,8 +139,8 @@ static void check_synced(void *data)
     if (x->synced || x->stopping)
         return;
     LIST_FOREACH(n, &x->feeds)
-        if (!store_is_synced(LIST_ENTRY(n, struct feed, node)->store))
-            return;
+    if (!store_is_synced(LIST_ENTRY(n, struct feed, node)->store))
+        return;
     x->synced = true;
     if (x->opt.synced)
         x->opt.synced(x->opt.data);
@@ -153,7 +156,8 @@ static bool feed_takes(const struct feed *f, const struct kube_resource *r, cons
 
     if (k->resource != r || (k->ns && strcmp(k->ns, obj_ns(o)) != 0))
         return false;
-    int labels = selector_match_labels(k->label_selector, o), fields = selector_match_fields(k->field_selector, o);
+    int labels = selector_match_labels(k->label_selector, o),
+        fields = selector_match_fields(k->field_selector, o);
     /* A selector that we cannot judge: only what the watch has already shown. */
     if (labels < 0 || fields < 0)
         return store_get_uid(f->store, obj_ns(o), obj_name(o), obj_uid(o)) != NULL;
@@ -200,7 +204,7 @@ void engine_apply_answer(struct engine *x, const struct action *a, const struct 
         return;
     size_t takers = 0;
     LIST_FOREACH(n, &x->feeds)
-        takers += store_kind(LIST_ENTRY(n, struct feed, node)->store)->resource == a->resource;
+    takers += store_kind(LIST_ENTRY(n, struct feed, node)->store)->resource == a->resource;
     LIST_FOREACH(n, &x->feeds)
     {
         struct feed *f = LIST_ENTRY(n, struct feed, node);
@@ -210,7 +214,8 @@ void engine_apply_answer(struct engine *x, const struct action *a, const struct 
             apply_deletion(f, a, r);
         } else if (r->object && feed_takes(f, a->resource, r->object)) {
             /* Another cache of the same kind may keep other parts of it. */
-            scoped(json_decref) json_t *copy = takers > 1 ? json_deep_copy(r->object) : json_incref(r->object);
+            scoped(json_decref) json_t *copy =
+                takers > 1 ? json_deep_copy(r->object) : json_incref(r->object);
             store_put(f->store, copy);
         }
     }
@@ -219,7 +224,8 @@ void engine_apply_answer(struct engine *x, const struct action *a, const struct 
 
 /* ---- interface ---- */
 
-int engine_new(struct loop *loop, struct kube *kube, const struct engine_options *o, struct engine **ret, struct err *e)
+int engine_new(struct loop *loop, struct kube *kube, const struct engine_options *o, struct engine **ret,
+               struct err *e)
 {
     struct engine *x = xcalloc(1, sizeof *x);
 
@@ -231,7 +237,8 @@ int engine_new(struct loop *loop, struct kube *kube, const struct engine_options
     x->parsed = parsed_cache_new(PARSED_MAX);
     list_init(&x->feeds);
     list_init(&x->controllers);
-    int r = recorder_new(loop, kube, x->opt.component, x->opt.instance ? x->opt.instance : "", &x->recorder, e);
+    int r =
+        recorder_new(loop, kube, x->opt.component, x->opt.instance ? x->opt.instance : "", &x->recorder, e);
     if (r < 0) {
         engine_free(x);
         return r;
@@ -246,7 +253,7 @@ static void controller_free(struct controller *c)
     queue_free(c->queue);
     source_free(c->again);
     LIST_FOREACH(n, &c->mappings)
-        free(LIST_ENTRY(n, struct mapping, node));
+    free(LIST_ENTRY(n, struct mapping, node));
     free(c);
 }
 
@@ -255,7 +262,7 @@ static void feed_free(struct feed *f)
     watch_free(f->watch);
     store_free(f->store);
     LIST_FOREACH(n, &f->hooks)
-        free(LIST_ENTRY(n, struct hook, node));
+    free(LIST_ENTRY(n, struct hook, node));
     free(f);
 }
 
@@ -264,9 +271,9 @@ void engine_free(struct engine *x)
     if (!x)
         return;
     LIST_FOREACH(n, &x->controllers)
-        controller_free(LIST_ENTRY(n, struct controller, node));
+    controller_free(LIST_ENTRY(n, struct controller, node));
     LIST_FOREACH(n, &x->feeds)
-        feed_free(LIST_ENTRY(n, struct feed, node));
+    feed_free(LIST_ENTRY(n, struct feed, node));
     recorder_free(x->recorder);
     parsed_cache_free(x->parsed);
     source_free(x->stop_timer);
@@ -349,7 +356,8 @@ struct queue *controller_queue(struct controller *c)
     return c->queue;
 }
 
-void engine_on_change(struct engine *x, struct store *store, void (*fn)(void *data, const struct change *), void *data)
+void engine_on_change(struct engine *x, struct store *store, void (*fn)(void *data, const struct change *),
+                      void *data)
 {
     LIST_FOREACH(n, &x->feeds)
     {

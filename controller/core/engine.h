@@ -41,12 +41,13 @@ struct controller;
 struct pass;
 
 struct engine_options {
-    const char *component;  /* names us in events; NULL: "glovebox-controller" */
-    const char *instance;   /* our pod or host; NULL: "" */
+    const char *component;      /* names us in events; NULL: "glovebox-controller" */
+    const char *instance;       /* our pod or host; NULL: "" */
     void (*synced)(void *data); /* once, when every kind is listed */
     void *data;
 };
-int engine_new(struct loop *loop, struct kube *kube, const struct engine_options *o, struct engine **ret, struct err *e);
+int engine_new(struct loop *loop, struct kube *kube, const struct engine_options *o, struct engine **ret,
+               struct err *e);
 void engine_free(struct engine *x);
 
 /* Watch a kind.  `kind` must stay; the store belongs to the engine.  Before engine_start. */
@@ -54,11 +55,11 @@ struct store *engine_add_kind(struct engine *x, const struct store_kind *kind);
 
 typedef int (*reconcile_fn)(struct pass *p, void *data, struct err *e);
 struct controller_spec {
-    const char *name;      /* for logs and metrics */
+    const char *name; /* for logs and metrics */
     reconcile_fn reconcile;
     void *data;
-    size_t passes_max;     /* keys at work at once; 0: 32 */
-    size_t parallel_max;   /* actions of one pass in flight at once (with_previous); 0: 8 */
+    size_t passes_max;   /* keys at work at once; 0: 32 */
+    size_t parallel_max; /* actions of one pass in flight at once (with_previous); 0: 8 */
 };
 struct controller *engine_add_controller(struct engine *x, const struct controller_spec *spec);
 
@@ -77,7 +78,8 @@ void controller_add(struct controller *c, const char *ns, const char *name);
 void controller_add_after(struct controller *c, const char *ns, const char *name, int64_t ms);
 struct queue *controller_queue(struct controller *c);
 /* A change hook without keys (gauges kept incrementally, ready lists). Runs before the map functions. */
-void engine_on_change(struct engine *x, struct store *store, void (*fn)(void *data, const struct change *), void *data);
+void engine_on_change(struct engine *x, struct store *store, void (*fn)(void *data, const struct change *),
+                      void *data);
 
 /* Lists and watches begin; reconcilers run once everything is listed and engine_set_active(true). */
 int engine_start(struct engine *x, struct err *e);
@@ -106,7 +108,7 @@ struct action {
     enum kube_verb verb; /* KUBE_GET reads the object into the cache */
     const struct kube_resource *resource;
     const char *ns, *name, *subresource;
-    json_t *body; /* stolen, also on failure */
+    json_t *body;                            /* stolen, also on failure */
     const char *uid, *version, *propagation; /* KUBE_DELETE */
     int64_t grace_seconds;                   /* as in kube_request */
     /* Runs together with the action before it, not after it (create ten pool members). */

@@ -32,7 +32,7 @@ struct mapping {
 
 struct controller_stats {
     uint64_t passes, failures, actions;
-    uint64_t reconcile_ns; /* inside the reconcile function */
+    uint64_t reconcile_ns;    /* inside the reconcile function */
     uint64_t pass_bucket[12]; /* passes that took at most bound i, writes included; not cumulative */
     uint64_t pass_ns;
 };

@@ -15,9 +15,9 @@
 #include "base/strbuf.h"
 
 #define CONNECTIONS_MAX 32
-#define REQUEST_MAX 4096
-#define ANSWER_MAX (16u << 20)
-#define PATIENCE_MS 5000
+#define REQUEST_MAX     4096
+#define ANSWER_MAX      (16u << 20)
+#define PATIENCE_MS     5000
 
 struct health {
     struct loop *loop;
@@ -94,7 +94,8 @@ static void write_some(struct connection *c)
     connection_free(c);
 }
 
-static void put_answer(struct connection *c, int status, const char *type, const struct strbuf *body, bool head_only)
+static void put_answer(struct connection *c, int status, const char *type, const struct strbuf *body,
+                       bool head_only)
 {
     strbuf_printf(&c->answer,
                   "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: close\r\n"
@@ -236,7 +237,8 @@ static int listen_one(const struct addrinfo *a, int *ret_fd)
 
 static int listen_at(const char *host, const char *port, int *ret_fd)
 {
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *list;
     int r = -EADDRNOTAVAIL;
 
@@ -287,7 +289,7 @@ void health_free(struct health *h)
     if (!h)
         return;
     LIST_FOREACH(n, &h->connections)
-        connection_free(LIST_ENTRY(n, struct connection, node));
+    connection_free(LIST_ENTRY(n, struct connection, node));
     source_free(h->source);
     fd_close(h->fd);
     free(h);
@@ -300,5 +302,6 @@ int health_port(const struct health *h)
 
     if (getsockname(h->fd, (struct sockaddr *)&a, &n) < 0)
         return -errno;
-    return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port : ((struct sockaddr_in *)&a)->sin_port);
+    return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port
+                                         : ((struct sockaddr_in *)&a)->sin_port);
 }

@@ -12,9 +12,9 @@
 #include "base/random.h"
 #include "controller/kube/object.h"
 
-#define LEASE_MS 15000
-#define RENEW_MS 10000
-#define RETRY_MS 2000
+#define LEASE_MS   15000
+#define RENEW_MS   10000
+#define RETRY_MS   2000
 #define RELEASE_MS 2000
 
 static const struct kube_resource leases = {"coordination.k8s.io", "v1", "leases", "Lease", false};
@@ -31,9 +31,9 @@ struct lease {
     char *ns, *name, *identity, *holder;
     struct source *timer, *deadline;
     struct kube_call *call;
-    json_t *record; /* as read or written last; NULL: must be read */
-    char *seen;     /* what identifies the record's state */
-    int64_t seen_ms; /* when we first saw that state, monotonic */
+    json_t *record;   /* as read or written last; NULL: must be read */
+    char *seen;       /* what identifies the record's state */
+    int64_t seen_ms;  /* when we first saw that state, monotonic */
     int64_t asked_ms; /* when the call in flight was sent */
     bool leading, releasing, release_sent;
     void (*released)(void *data);
@@ -141,8 +141,8 @@ static json_t *next_record(const struct lease *l, bool release)
     char now[OBJ_TIME_MAX];
     bool ours = l->record && strcmp(l->holder, l->identity) == 0;
     json_t *o = l->record ? json_deep_copy(l->record)
-                          : json_pack("{s:s,s:s,s:{s:s,s:s}}", "apiVersion", "coordination.k8s.io/v1", "kind", "Lease",
-                                      "metadata", "name", l->name, "namespace", l->ns);
+                          : json_pack("{s:s,s:s,s:{s:s,s:s}}", "apiVersion", "coordination.k8s.io/v1", "kind",
+                                      "Lease", "metadata", "name", l->name, "namespace", l->ns);
 
     obj_format_micro_time((int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000, now);
     json_object_del(json_object_get(o, "metadata"), "managedFields");
@@ -208,8 +208,11 @@ static void on_timer(void *data)
         write_record(l, false);
         return;
     }
-    struct kube_request req = {
-        .verb = KUBE_GET, .resource = &leases, .ns = l->ns, .name = l->name, .timeout_ms = l->opt.renew_ms / 2};
+    struct kube_request req = {.verb = KUBE_GET,
+                               .resource = &leases,
+                               .ns = l->ns,
+                               .name = l->name,
+                               .timeout_ms = l->opt.renew_ms / 2};
     l->call = kube_call(l->kube, &req, on_read, l);
 }
 
@@ -228,7 +231,8 @@ static void on_deadline(void *data)
     set_leading(l, false);
 }
 
-int lease_new(struct loop *loop, struct kube *k, const struct lease_options *o, struct lease **ret, struct err *e)
+int lease_new(struct loop *loop, struct kube *k, const struct lease_options *o, struct lease **ret,
+              struct err *e)
 {
     scoped(lease_free) struct lease *l = xcalloc(1, sizeof *l);
 

@@ -16,7 +16,7 @@ struct lease;
 
 struct lease_options {
     const char *ns, *name;
-    const char *identity; /* unique: pod name or host name, plus something random */
+    const char *identity;                 /* unique: pod name or host name, plus something random */
     int64_t lease_ms, renew_ms, retry_ms; /* 0: 15000, 10000, 2000 */
     /* true: we lead.  false: not any more, and the caller must stop writing at once. */
     void (*changed)(void *data, bool leading);
@@ -24,7 +24,8 @@ struct lease_options {
 };
 
 /* Strings are copied.  Starts at once. */
-int lease_new(struct loop *loop, struct kube *k, const struct lease_options *o, struct lease **ret, struct err *e);
+int lease_new(struct loop *loop, struct kube *k, const struct lease_options *o, struct lease **ret,
+              struct err *e);
 void lease_free(struct lease *l); /* does not release */
 /* Gives the lease back so that another takes it at once, then calls done; at most 2 s. */
 void lease_release(struct lease *l, void (*done)(void *data), void *data);

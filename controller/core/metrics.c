@@ -10,7 +10,7 @@
 #include "base/map.h"
 #include "base/strbuf.h"
 
-#define SERIES_MAX 10000
+#define SERIES_MAX     10000
 #define LABEL_TEXT_MAX 8192
 
 struct series {
@@ -58,7 +58,7 @@ static void series_free(struct series *s)
 static void metric_free(struct metric *t)
 {
     LIST_FOREACH(n, &t->series)
-        series_free(LIST_ENTRY(n, struct series, node));
+    series_free(LIST_ENTRY(n, struct series, node));
     map_free(t->by_labels);
     free(t);
 }
@@ -68,9 +68,9 @@ void metrics_free(struct metrics *m)
     if (!m)
         return;
     LIST_FOREACH(n, &m->metrics)
-        metric_free(LIST_ENTRY(n, struct metric, node));
+    metric_free(LIST_ENTRY(n, struct metric, node));
     LIST_FOREACH(n, &m->collectors)
-        free(LIST_ENTRY(n, struct collector, node));
+    free(LIST_ENTRY(n, struct collector, node));
     free(m);
 }
 
@@ -198,12 +198,13 @@ static void put_value(struct strbuf *out, double v)
         strbuf_printf(out, "%.9g\n", v);
 }
 
-static void put_line(struct strbuf *out, const char *name, const char *suffix, const struct series *s, const char *more)
+static void put_line(struct strbuf *out, const char *name, const char *suffix, const struct series *s,
+                     const char *more)
 {
     bool braces = *s->labels || *more;
 
-    strbuf_printf(out, "%s%s%s%s%s%s%s ", name, suffix, braces ? "{" : "", s->labels, *s->labels && *more ? "," : "", more,
-                  braces ? "}" : "");
+    strbuf_printf(out, "%s%s%s%s%s%s%s ", name, suffix, braces ? "{" : "", s->labels,
+                  *s->labels && *more ? "," : "", more, braces ? "}" : "");
 }
 
 static void put_histogram(struct strbuf *out, const struct metric_def *d, const struct series *s)
@@ -252,5 +253,5 @@ void metrics_render(struct metrics *m, struct strbuf *out)
         c->fn(c->data);
     }
     LIST_FOREACH(n, &m->metrics)
-        put_metric(out, LIST_ENTRY(n, struct metric, node));
+    put_metric(out, LIST_ENTRY(n, struct metric, node));
 }

@@ -32,7 +32,8 @@ void metrics_collect(struct metrics *m, void (*fn)(void *data), void *data);
 void metric_inc(struct metric *t, double by, const char *const *values);
 void metric_set(struct metric *t, double value, const char *const *values);
 void metric_observe(struct metric *t, double value, const char *const *values);
-double metric_value(const struct metric *t, const char *const *values); /* a histogram's count; 0 if unknown */
+double metric_value(const struct metric *t,
+                    const char *const *values); /* a histogram's count; 0 if unknown */
 
 void metrics_render(struct metrics *m, struct strbuf *out);
 

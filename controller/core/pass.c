@@ -13,8 +13,8 @@
 #include "controller/kube/object.h"
 
 /* One round of the loop works so many keys or so long, then other events have their turn. */
-#define ROUND_KEYS 64
-#define ROUND_NS 8000000
+#define ROUND_KEYS  64
+#define ROUND_NS    8000000
 #define ACTIONS_MAX 1024
 #define HOPELESS_MS 30000
 
@@ -187,11 +187,11 @@ static void schedule_failed(struct pass *p)
     /* A conflict is daily business, a lost connection concerns every key: worth a line when it lasts. */
     bool passing = conflict || p->code == -EIO || p->code == -EAGAIN;
     if (passing ? queue_failures(q, p->key) == 4 : first)
-        log_warn("reconcile failed", "controller=%s namespace=%s name=%s code=%s why=%s", p->controller->spec.name,
-                 p->key.ns, p->key.name, strerrorname_np(-p->code), p->text);
+        log_warn("reconcile failed", "controller=%s namespace=%s name=%s code=%s why=%s",
+                 p->controller->spec.name, p->key.ns, p->key.name, strerrorname_np(-p->code), p->text);
     else
-        log_debug("reconcile failed", "controller=%s namespace=%s name=%s why=%s", p->controller->spec.name, p->key.ns,
-                  p->key.name, p->text);
+        log_debug("reconcile failed", "controller=%s namespace=%s name=%s why=%s", p->controller->spec.name,
+                  p->key.ns, p->key.name, p->text);
 }
 
 static void pass_end(struct pass *p)
@@ -202,8 +202,8 @@ static void pass_end(struct pass *p)
 
     count_pass(p);
     if (p->terminal) {
-        log_info("reconcile refused", "controller=%s namespace=%s name=%s why=%s", c->spec.name, p->key.ns, p->key.name,
-                 p->text);
+        log_info("reconcile refused", "controller=%s namespace=%s name=%s why=%s", c->spec.name, p->key.ns,
+                 p->key.name, p->text);
         queue_forget(q, p->key);
     } else if (p->code < 0 && engine_may_write(c->engine)) {
         schedule_failed(p);
@@ -280,14 +280,16 @@ static void launch(struct step *s)
 static void reread(struct pass *p, const struct step *failed)
 {
     const struct action *a = &failed->action;
-    bool conflict = p->code == -ESTALE || p->code == -EEXIST || (p->code == -ENOENT && a->verb != KUBE_CREATE);
+    bool conflict =
+        p->code == -ESTALE || p->code == -EEXIST || (p->code == -ENOENT && a->verb != KUBE_CREATE);
     const char *name = a->name ? a->name : obj_name(a->body);
 
     if (!conflict || !name || a->verb == KUBE_GET || !engine_may_write(p->controller->engine))
         return;
-    p->reread = (struct step){.pass = p,
-                              .is_reread = true,
-                              .action = {.verb = KUBE_GET, .resource = a->resource, .ns = a->ns, .name = name}};
+    p->reread =
+        (struct step){.pass = p,
+                      .is_reread = true,
+                      .action = {.verb = KUBE_GET, .resource = a->resource, .ns = a->ns, .name = name}};
     launch(&p->reread);
 }
 

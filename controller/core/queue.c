@@ -13,7 +13,7 @@
 
 #define BACKOFF_MIN_MS 20
 #define BACKOFF_MAX_MS 60000
-#define KEY_MAX 512
+#define KEY_MAX        512
 
 /*
  * One entry per key that is ready, working, delayed or has failed before; it goes when none of this is
@@ -26,7 +26,7 @@ struct entry {
     bool ready, working, again;
     uint32_t failures;
     struct failure why; /* of the last one */
-    int64_t since_ms; /* ready since */
+    int64_t since_ms;   /* ready since */
     int64_t due_ms;
     size_t heap; /* position + 1 in the heap; 0 = not delayed */
 };

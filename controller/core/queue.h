@@ -53,7 +53,7 @@ uint32_t queue_failures(const struct queue *q, struct key k); /* in a row */
 bool queue_take(struct queue *q, struct key *ret);
 void queue_done(struct queue *q, struct key k);
 
-size_t queue_length(const struct queue *q);  /* ready to be taken */
-size_t queue_working(const struct queue *q); /* taken and not done */
-size_t queue_waiting(const struct queue *q); /* delayed */
+size_t queue_length(const struct queue *q);     /* ready to be taken */
+size_t queue_working(const struct queue *q);    /* taken and not done */
+size_t queue_waiting(const struct queue *q);    /* delayed */
 int64_t queue_oldest_ms(const struct queue *q); /* how long the oldest ready key has waited */

@@ -15,11 +15,11 @@
 #include "controller/kube/object.h"
 
 #define SAME_WINDOW_MS 600000
-#define BURST 20
-#define REFILL_MS 30000
-#define PENDING_MAX 512
-#define REMEMBER_MAX 4096
-#define NOTE_MAX 1024 /* bytes; the API server refuses longer ones */
+#define BURST          20
+#define REFILL_MS      30000
+#define PENDING_MAX    512
+#define REMEMBER_MAX   4096
+#define NOTE_MAX       1024 /* bytes; the API server refuses longer ones */
 
 static const struct kube_resource events = {"", "v1", "events", "Event", false};
 
@@ -50,8 +50,8 @@ struct recorder {
     struct recorder_stats stats;
 };
 
-int recorder_new(struct loop *loop, struct kube *k, const char *component, const char *instance, struct recorder **ret,
-                 struct err *e)
+int recorder_new(struct loop *loop, struct kube *k, const char *component, const char *instance,
+                 struct recorder **ret, struct err *e)
 {
     struct recorder *r = xcalloc(1, sizeof *r);
 
@@ -91,9 +91,9 @@ void recorder_free(struct recorder *r)
     if (!r)
         return;
     LIST_FOREACH(n, &r->recent)
-        said_free(LIST_ENTRY(n, struct said, node));
+    said_free(LIST_ENTRY(n, struct said, node));
     LIST_FOREACH(n, &r->recent_budgets)
-        budget_free(LIST_ENTRY(n, struct budget, node));
+    budget_free(LIST_ENTRY(n, struct budget, node));
     map_free(r->said);
     map_free(r->budgets);
     free(r);
@@ -101,11 +101,12 @@ void recorder_free(struct recorder *r)
 
 json_t *recorder_reference(const struct kube_resource *resource, const json_t *about)
 {
-    scoped_free char *api =
-        *resource->group ? xasprintf("%s/%s", resource->group, resource->version) : xstrdup(resource->version);
+    scoped_free char *api = *resource->group ? xasprintf("%s/%s", resource->group, resource->version)
+                                             : xstrdup(resource->version);
 
-    return json_pack("{s:s,s:s,s:s?,s:s,s:s?,s:s?}", "apiVersion", api, "kind", resource->kind, "name", obj_name(about),
-                     "namespace", obj_ns(about), "uid", obj_uid(about), "resourceVersion", obj_version(about));
+    return json_pack("{s:s,s:s,s:s?,s:s,s:s?,s:s?}", "apiVersion", api, "kind", resource->kind, "name",
+                     obj_name(about), "namespace", obj_ns(about), "uid", obj_uid(about), "resourceVersion",
+                     obj_version(about));
 }
 
 static bool may_say(struct recorder *r, const char *uid, int64_t now)
@@ -213,8 +214,8 @@ static char *cut(const char *note)
     return xstrndup(note, n);
 }
 
-static void say_first(struct recorder *r, struct said *s, const json_t *ref, const char *type, const char *reason,
-                      const char *note)
+static void say_first(struct recorder *r, struct said *s, const json_t *ref, const char *type,
+                      const char *reason, const char *note)
 {
     const char *about = obj_str(ref, "name");
     scoped_free char *text = cut(note);
@@ -223,13 +224,15 @@ static void say_first(struct recorder *r, struct said *s, const json_t *ref, con
     now_text(now);
     struct timespec t = clock_wall();
     s->ns = xstrdup(*obj_str(ref, "namespace") ? obj_str(ref, "namespace") : "default");
-    s->name = xasprintf("%.200s.%llx%04x", about, (unsigned long long)t.tv_sec * 1000000000ull + (unsigned long long)t.tv_nsec,
+    s->name = xasprintf("%.200s.%llx%04x", about,
+                        (unsigned long long)t.tv_sec * 1000000000ull + (unsigned long long)t.tv_nsec,
                         random_u32() & 0xffff);
-    json_t *body = json_pack("{s:s,s:s,s:{s:s,s:s},s:O,s:s,s:s,s:s,s:s,s:s,s:i,s:{s:s,s:s},s:s,s:s}", "apiVersion", "v1",
-                             "kind", "Event", "metadata", "name", s->name, "namespace", s->ns, "involvedObject", ref, "type",
-                             type, "reason", reason, "message", text, "firstTimestamp", now, "lastTimestamp", now, "count",
-                             1, "source", "component", r->component, "host", r->instance, "reportingComponent", r->component,
-                             "reportingInstance", r->instance);
+    json_t *body =
+        json_pack("{s:s,s:s,s:{s:s,s:s},s:O,s:s,s:s,s:s,s:s,s:s,s:i,s:{s:s,s:s},s:s,s:s}", "apiVersion", "v1",
+                  "kind", "Event", "metadata", "name", s->name, "namespace", s->ns, "involvedObject", ref,
+                  "type", type, "reason", reason, "message", text, "firstTimestamp", now, "lastTimestamp",
+                  now, "count", 1, "source", "component", r->component, "host", r->instance,
+                  "reportingComponent", r->component, "reportingInstance", r->instance);
     send(s, KUBE_CREATE, body);
 }
 
@@ -245,7 +248,8 @@ static void forget_old(struct recorder *r, int64_t now)
     }
 }
 
-void recorder_add(struct recorder *r, const json_t *ref, const char *type, const char *reason, const char *note)
+void recorder_add(struct recorder *r, const json_t *ref, const char *type, const char *reason,
+                  const char *note)
 {
     const char *uid = obj_str(ref, "uid"), *name = obj_str(ref, "name");
     int64_t now = clock_mono_ms();

@@ -15,13 +15,14 @@
 
 struct recorder;
 
-int recorder_new(struct loop *loop, struct kube *k, const char *component, const char *instance, struct recorder **ret,
-                 struct err *e);
+int recorder_new(struct loop *loop, struct kube *k, const char *component, const char *instance,
+                 struct recorder **ret, struct err *e);
 void recorder_free(struct recorder *r);
 
 /* The involvedObject of an event; a new reference. */
 json_t *recorder_reference(const struct kube_resource *resource, const json_t *about);
-void recorder_add(struct recorder *r, const json_t *reference, const char *type, const char *reason, const char *note);
+void recorder_add(struct recorder *r, const json_t *reference, const char *type, const char *reason,
+                  const char *note);
 
 struct recorder_stats {
     uint64_t sent, merged, dropped, failed;

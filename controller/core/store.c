@@ -95,7 +95,8 @@ static json_t *parse(const struct object *o)
 
 const json_t *object_json(const struct object *o)
 {
-    struct object *own = (struct object *)(uintptr_t)o; /* the memory of parsed forms is no part of the object's value */
+    struct object *own =
+        (struct object *)(uintptr_t)o; /* the memory of parsed forms is no part of the object's value */
 
     if (own->parsed)
         return parsed_use(o->store->cache, own->parsed);
@@ -103,7 +104,8 @@ const json_t *object_json(const struct object *o)
     return parsed_use(o->store->cache, own->parsed);
 }
 
-const struct object *store_index_first(const struct store *s, int i, const char *value, struct index_cursor *c)
+const struct object *store_index_first(const struct store *s, int i, const char *value,
+                                       struct index_cursor *c)
 {
     const struct atom *a = value && s->index[i] ? intern_find(s->index[i], value, strlen(value)) : NULL;
 

@@ -60,7 +60,8 @@ uint64_t object_version(const struct object *o);
 struct index_cursor {
     const void *next, *end;
 };
-const struct object *store_index_first(const struct store *s, int i, const char *value, struct index_cursor *c);
+const struct object *store_index_first(const struct store *s, int i, const char *value,
+                                       struct index_cursor *c);
 const struct object *store_index_next(struct index_cursor *c);
 size_t store_index_count(const struct store *s, int i, const char *value);
 

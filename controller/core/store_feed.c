@@ -188,7 +188,8 @@ static char *text_of(json_t *o)
 static struct object *make(struct store *s, json_t *o)
 {
     const char *ns = obj_ns(o), *name = obj_name(o), *uid = obj_uid(o);
-    size_t room = digest_room(s), ns_len = strlen(ns) + 1, name_len = strlen(name) + 1, uid_len = strlen(uid) + 1;
+    size_t room = digest_room(s), ns_len = strlen(ns) + 1, name_len = strlen(name) + 1,
+           uid_len = strlen(uid) + 1;
     uint64_t hash = object_hash(ns, name), version = obj_version_number(o);
 
     if (room + ns_len + name_len + uid_len > UINT16_MAX)

@@ -15,11 +15,11 @@
 #include "controller/kube/object.h"
 #include "controller/kube/scan.h"
 
-#define CALLS_MAX 64 /* in flight; below the 100 streams that HTTP/2 servers commonly allow */
-#define URL_MAX 16384
-#define BODY_MAX KUBE_OBJECT_MAX
+#define CALLS_MAX          64 /* in flight; below the 100 streams that HTTP/2 servers commonly allow */
+#define URL_MAX            16384
+#define BODY_MAX           KUBE_OBJECT_MAX
 #define DEFAULT_TIMEOUT_MS 30000
-#define FIELD_MANAGER "glovebox-controller"
+#define FIELD_MANAGER      "glovebox-controller"
 
 struct kube {
     struct loop *loop;
@@ -55,14 +55,14 @@ struct kube_call {
 static const struct {
     const char *method, *content_type;
 } verbs[KUBE_VERBS] = {
-    [KUBE_GET]         = {"GET",    NULL},
-    [KUBE_CREATE]      = {"POST",   "application/json"},
-    [KUBE_UPDATE]      = {"PUT",    "application/json"},
-    [KUBE_MERGE_PATCH] = {"PATCH",  "application/merge-patch+json"},
-    [KUBE_JSON_PATCH]  = {"PATCH",  "application/json-patch+json"},
+    [KUBE_GET] = {"GET", NULL},
+    [KUBE_CREATE] = {"POST", "application/json"},
+    [KUBE_UPDATE] = {"PUT", "application/json"},
+    [KUBE_MERGE_PATCH] = {"PATCH", "application/merge-patch+json"},
+    [KUBE_JSON_PATCH] = {"PATCH", "application/json-patch+json"},
     [KUBE_STRATEGIC_PATCH] = {"PATCH", "application/strategic-merge-patch+json"},
-    [KUBE_APPLY]       = {"PATCH",  "application/apply-patch+yaml"}, /* JSON is YAML */
-    [KUBE_DELETE]      = {"DELETE", "application/json"},
+    [KUBE_APPLY] = {"PATCH", "application/apply-patch+yaml"}, /* JSON is YAML */
+    [KUBE_DELETE] = {"DELETE", "application/json"},
 };
 
 static const struct {
@@ -70,15 +70,11 @@ static const struct {
     const char *reason; /* NULL: any */
     int code;
 } classes[] = {
-    {404, NULL,            -ENOENT},
-    {409, "AlreadyExists", -EEXIST},
-    {409, NULL,            -ESTALE},
-    {410, NULL,            -ESTALE},
-    {401, NULL,            -EACCES},
-    {403, NULL,            -EACCES},
-    {413, NULL,            -EFBIG },
-    {429, NULL,            -EAGAIN},
-    {408, NULL,            -EAGAIN},
+    {404, NULL, -ENOENT}, {409, "AlreadyExists", -EEXIST},
+    {409, NULL, -ESTALE}, {410, NULL, -ESTALE},
+    {401, NULL, -EACCES}, {403, NULL, -EACCES},
+    {413, NULL, -EFBIG},  {429, NULL, -EAGAIN},
+    {408, NULL, -EAGAIN},
 };
 
 int kube_classify(int http, const char *reason)
@@ -86,7 +82,8 @@ int kube_classify(int http, const char *reason)
     if (http >= 200 && http < 300)
         return 0;
     for (size_t i = 0; i < ARRAY_LEN(classes); i++)
-        if (classes[i].http == http && (!classes[i].reason || (reason && strcmp(reason, classes[i].reason) == 0)))
+        if (classes[i].http == http &&
+            (!classes[i].reason || (reason && strcmp(reason, classes[i].reason) == 0)))
             return classes[i].code;
     if (http >= 500)
         return -EAGAIN;
@@ -104,8 +101,8 @@ static void put_escaped(struct strbuf *out, const char *s)
     }
 }
 
-void kube_url(const struct kube *k, struct strbuf *out, const struct kube_resource *r, const char *ns, const char *name,
-              const char *sub)
+void kube_url(const struct kube *k, struct strbuf *out, const struct kube_resource *r, const char *ns,
+              const char *name, const char *sub)
 {
     strbuf_puts(out, k->base);
     if (*r->group)
@@ -222,7 +219,8 @@ static void start_calls(struct kube *k);
 static void judge(struct kube_call *c, int code, const char *text, json_t **body, struct kube_result *r)
 {
     if (c->answer.overflow) {
-        *r = (struct kube_result){.code = -EFBIG, .http = r->http, .reason = "", .message = "the answer is too large"};
+        *r = (struct kube_result){
+            .code = -EFBIG, .http = r->http, .reason = "", .message = "the answer is too large"};
         return;
     }
     if (code < 0) {

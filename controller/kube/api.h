@@ -43,10 +43,11 @@ enum kube_verb {
     KUBE_GET,
     KUBE_CREATE,      /* POST of body */
     KUBE_UPDATE,      /* PUT of body; metadata.resourceVersion in it is the precondition */
-    KUBE_MERGE_PATCH, /* application/merge-patch+json; put metadata.resourceVersion in it for a precondition */
+    KUBE_MERGE_PATCH, /* application/merge-patch+json; put metadata.resourceVersion in it for a precondition
+                       */
     KUBE_JSON_PATCH,
     KUBE_STRATEGIC_PATCH, /* built-in kinds only: merges lists such as status.conditions by key */
-    KUBE_APPLY, /* server-side apply, force */
+    KUBE_APPLY,           /* server-side apply, force */
     KUBE_DELETE,
     KUBE_VERBS
 };
@@ -54,10 +55,10 @@ enum kube_verb {
 struct kube_request {
     enum kube_verb verb;
     const struct kube_resource *resource;
-    const char *ns; /* NULL or "" for cluster-scoped */
-    const char *name; /* not for KUBE_CREATE */
+    const char *ns;          /* NULL or "" for cluster-scoped */
+    const char *name;        /* not for KUBE_CREATE */
     const char *subresource; /* "status", "scale" or NULL */
-    const json_t *body; /* serialised before kube_call returns */
+    const json_t *body;      /* serialised before kube_call returns */
     /* KUBE_DELETE: preconditions and propagation ("Background" when NULL). */
     const char *uid;
     const char *version;

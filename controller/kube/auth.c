@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "controller/kube/kubeconfig.h"
 
-#define TOKEN_MAX (64u << 10)
+#define TOKEN_MAX     (64u << 10)
 #define LOOK_EVERY_MS 1000
 #define READ_EVERY_MS 60000
 

@@ -16,9 +16,9 @@
 
 #define CONNECT_TIMEOUT_MS 10000
 /* A peer that acknowledges nothing for so long is gone (TCP_USER_TIMEOUT, tcp(7)). */
-#define DEAD_PEER_MS 20000
+#define DEAD_PEER_MS  20000
 #define IDLE_POOL_MAX 64
-#define READ_BYTES (32 << 10) /* two TLS records */
+#define READ_BYTES    (32 << 10) /* two TLS records */
 
 /*
  * libcurl forbids multi calls from inside its callbacks, so transfers wait on `fresh` and leave over
@@ -147,7 +147,7 @@ static void settle(struct http *h)
 {
     drain(h);
     LIST_FOREACH(n, &h->dying)
-        transfer_free(LIST_ENTRY(n, struct transfer, node));
+    transfer_free(LIST_ENTRY(n, struct transfer, node));
     while (!list_is_empty(&h->fresh))
         begin(h, LIST_ENTRY(h->fresh.next, struct transfer, node));
 }
@@ -233,7 +233,9 @@ static void set_identity(CURL *easy, const struct kube_config *c)
     const struct {
         CURLoption option;
         const char *pem;
-    } blobs[] = {{CURLOPT_CAINFO_BLOB, c->ca_pem}, {CURLOPT_SSLCERT_BLOB, c->cert_pem}, {CURLOPT_SSLKEY_BLOB, c->key_pem}};
+    } blobs[] = {{CURLOPT_CAINFO_BLOB, c->ca_pem},
+                 {CURLOPT_SSLCERT_BLOB, c->cert_pem},
+                 {CURLOPT_SSLKEY_BLOB, c->key_pem}};
 
     for (size_t i = 0; i < ARRAY_LEN(blobs); i++) {
         if (!blobs[i].pem)
@@ -263,7 +265,8 @@ static void set_connection(struct http *h, CURL *easy)
     curl_easy_setopt(easy, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
     curl_easy_setopt(easy, CURLOPT_PROXY, ""); /* nor may the environment */
     bool multiplex = h->mode == HTTP_MULTIPLEX;
-    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)(multiplex ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1));
+    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION,
+                     (long)(multiplex ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1));
     curl_easy_setopt(easy, CURLOPT_PIPEWAIT, (long)multiplex);
     curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)READ_BYTES);
     curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, 60L);
@@ -393,7 +396,8 @@ char *http_base_url(const struct kube_config *c)
     return xasprintf("https://%s%s", c->tls_server_name, from + strcspn(from, "/"));
 }
 
-int http_new(struct loop *loop, const struct kube_config *config, enum http_mode mode, struct http **ret, struct err *e)
+int http_new(struct loop *loop, const struct kube_config *config, enum http_mode mode, struct http **ret,
+             struct err *e)
 {
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return err_set(e, -EIO, "libcurl cannot start");
@@ -431,7 +435,7 @@ void http_free(struct http *h)
     struct list *all[] = {&h->fresh, &h->running, &h->dying};
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         LIST_FOREACH(n, all[i])
-            transfer_free(LIST_ENTRY(n, struct transfer, node));
+    transfer_free(LIST_ENTRY(n, struct transfer, node));
     while (h->n_idle)
         curl_easy_cleanup(h->idle[--h->n_idle]);
     curl_multi_cleanup(h->multi);

@@ -19,10 +19,10 @@ struct transfer;
 struct kube_config;
 
 struct transfer_spec {
-    const char *method; /* static */
-    const char *url;    /* copied */
+    const char *method;         /* static */
+    const char *url;            /* copied */
     struct curl_slist *headers; /* taken */
-    char *body;         /* taken; NULL: none */
+    char *body;                 /* taken; NULL: none */
     size_t body_len;
     int64_t timeout_ms; /* whole transfer; 0: none */
     /*
@@ -39,7 +39,8 @@ enum http_mode {
     HTTP_MULTIPLEX, /* HTTP/2, many transfers in a connection, where the server has it */
     HTTP_ONE_EACH   /* HTTP/1.1, a connection for each transfer at a time, kept for the next */
 };
-int http_new(struct loop *loop, const struct kube_config *config, enum http_mode mode, struct http **ret, struct err *e);
+int http_new(struct loop *loop, const struct kube_config *config, enum http_mode mode, struct http **ret,
+             struct err *e);
 void http_free(struct http *h); /* transfers that are left end without a call of done */
 
 /* What URLs for this server begin with; the caller's. */
@@ -48,7 +49,7 @@ char *http_base_url(const struct kube_config *config);
 struct transfer *http_start(struct http *h, struct transfer_spec spec);
 /* No further callback.  Fine from inside any callback. */
 void transfer_cancel(struct transfer *t);
-int transfer_status(const struct transfer *t); /* HTTP status, 0 before the answer */
+int transfer_status(const struct transfer *t);             /* HTTP status, 0 before the answer */
 int64_t transfer_retry_after_ms(const struct transfer *t); /* 0: the server did not say */
 
 /* Connections opened since the start, and whether the last finished transfer used HTTP/2. */

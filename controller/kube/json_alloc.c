@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 /* glibc's chunks have 24, 40, 56, ... usable bytes (64 bit). */
-#define CLASSES 16
-#define LARGEST (24 + 16 * (CLASSES - 1))
+#define CLASSES    16
+#define LARGEST    (24 + 16 * (CLASSES - 1))
 #define KEPT_BYTES (1u << 20)
 
 struct block {

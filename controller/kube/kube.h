@@ -6,9 +6,10 @@
 struct strbuf;
 
 /* https://server/apis/group/version/namespaces/ns/plural[/name[/sub]]; each part is escaped. */
-void kube_url(const struct kube *k, struct strbuf *out, const struct kube_resource *r, const char *ns, const char *name,
-              const char *sub);
-void kube_url_query(struct strbuf *out, const char *key, const char *value); /* &key=escaped; ? the first time */
+void kube_url(const struct kube *k, struct strbuf *out, const struct kube_resource *r, const char *ns,
+              const char *name, const char *sub);
+void kube_url_query(struct strbuf *out, const char *key,
+                    const char *value); /* &key=escaped; ? the first time */
 struct curl_slist *kube_headers(struct kube *k, const char *content_type);
 /* 401 was answered: true when another token is there and the request may be sent again. */
 bool kube_new_token(struct kube *k);

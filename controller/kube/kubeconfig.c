@@ -12,14 +12,14 @@
 #include "controller/kube/yaml.h"
 
 #define FILE_MAX_BYTES (1u << 20)
-#define POD_FOLDER "/var/run/secrets/kubernetes.io/serviceaccount"
+#define POD_FOLDER     "/var/run/secrets/kubernetes.io/serviceaccount"
 
 void kube_config_free(struct kube_config *c)
 {
     if (!c)
         return;
-    char *all[] = {c->server,   c->tls_server_name, c->ca_file,  c->ca_pem,   c->token, c->token_file,
-                   c->cert_file, c->cert_pem,       c->key_file, c->key_pem,  c->ns,    c->user_agent};
+    char *all[] = {c->server,    c->tls_server_name, c->ca_file,  c->ca_pem,  c->token, c->token_file,
+                   c->cert_file, c->cert_pem,        c->key_file, c->key_pem, c->ns,    c->user_agent};
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {
         if (all[i] && (all[i] == c->token || all[i] == c->key_pem))
             explicit_bzero(all[i], strlen(all[i]));
@@ -37,29 +37,32 @@ struct field {
     const char *why; /* FIELD_REFUSED */
 };
 #define AT(member) offsetof(struct kube_config, member)
-#define PROGRAM "would run a program; use a token, tokenFile or a client certificate"
+#define PROGRAM    "would run a program; use a token, tokenFile or a client certificate"
 static const struct field cluster_fields[] = {
-    {"server",                     FIELD_TEXT,    AT(server),          NULL},
-    {"tls-server-name",            FIELD_TEXT,    AT(tls_server_name), NULL},
-    {"certificate-authority",      FIELD_FILE,    AT(ca_file),         NULL},
-    {"certificate-authority-data", FIELD_PEM,     AT(ca_pem),          NULL},
-    {"insecure-skip-tls-verify",   FIELD_REFUSED, 0,                   "is refused: the server's certificate is always checked; give certificate-authority"},
-    {"proxy-url",                  FIELD_REFUSED, 0,                   "is not supported"},
+    {"server", FIELD_TEXT, AT(server), NULL},
+    {"tls-server-name", FIELD_TEXT, AT(tls_server_name), NULL},
+    {"certificate-authority", FIELD_FILE, AT(ca_file), NULL},
+    {"certificate-authority-data", FIELD_PEM, AT(ca_pem), NULL},
+    {"insecure-skip-tls-verify", FIELD_REFUSED, 0,
+     "is refused: the server's certificate is always checked; give certificate-authority"},
+    {"proxy-url", FIELD_REFUSED, 0, "is not supported"},
 };
 static const struct field user_fields[] = {
-    {"token",                   FIELD_TEXT,    AT(token),      NULL},
-    {"tokenFile",               FIELD_FILE,    AT(token_file), NULL},
-    {"client-certificate",      FIELD_FILE,    AT(cert_file),  NULL},
-    {"client-certificate-data", FIELD_PEM,     AT(cert_pem),   NULL},
-    {"client-key",              FIELD_FILE,    AT(key_file),   NULL},
-    {"client-key-data",         FIELD_PEM,     AT(key_pem),    NULL},
-    {"exec",                    FIELD_REFUSED, 0,              "is refused: it " PROGRAM},
-    {"auth-provider",           FIELD_REFUSED, 0,              "is refused: it " PROGRAM},
-    {"username",                FIELD_REFUSED, 0,              "is refused: Kubernetes has no passwords; use a token or a client certificate"},
-    {"password",                FIELD_REFUSED, 0,              "is refused: Kubernetes has no passwords; use a token or a client certificate"},
-    {"as",                      FIELD_REFUSED, 0,              "(impersonation) is not supported"},
-    {"as-uid",                  FIELD_REFUSED, 0,              "(impersonation) is not supported"},
-    {"as-groups",               FIELD_REFUSED, 0,              "(impersonation) is not supported"},
+    {"token", FIELD_TEXT, AT(token), NULL},
+    {"tokenFile", FIELD_FILE, AT(token_file), NULL},
+    {"client-certificate", FIELD_FILE, AT(cert_file), NULL},
+    {"client-certificate-data", FIELD_PEM, AT(cert_pem), NULL},
+    {"client-key", FIELD_FILE, AT(key_file), NULL},
+    {"client-key-data", FIELD_PEM, AT(key_pem), NULL},
+    {"exec", FIELD_REFUSED, 0, "is refused: it " PROGRAM},
+    {"auth-provider", FIELD_REFUSED, 0, "is refused: it " PROGRAM},
+    {"username", FIELD_REFUSED, 0,
+     "is refused: Kubernetes has no passwords; use a token or a client certificate"},
+    {"password", FIELD_REFUSED, 0,
+     "is refused: Kubernetes has no passwords; use a token or a client certificate"},
+    {"as", FIELD_REFUSED, 0, "(impersonation) is not supported"},
+    {"as-uid", FIELD_REFUSED, 0, "(impersonation) is not supported"},
+    {"as-groups", FIELD_REFUSED, 0, "(impersonation) is not supported"},
 };
 static const struct field context_fields[] = {{"namespace", FIELD_TEXT, AT(ns), NULL}};
 
@@ -70,8 +73,8 @@ static bool is_absent(const json_t *v)
            ((json_is_array(v) || json_is_object(v)) && json_array_size(v) + json_object_size(v) == 0);
 }
 
-static int take_field(const struct field *f, const char *what, const json_t *v, const char *folder, struct kube_config *c,
-                      struct err *e)
+static int take_field(const struct field *f, const char *what, const json_t *v, const char *folder,
+                      struct kube_config *c, struct err *e)
 {
     char **out = (char **)(void *)((char *)c + f->offset);
 
@@ -107,13 +110,14 @@ static int take_fields(const struct field *f, size_t n, const char *what, const 
 }
 
 /* The element of list "plural" with this name: its member `field` (clusters[].cluster). */
-static int pick(const json_t *doc, const char *plural, const char *field, const char *name, const json_t **ret,
-                struct err *e)
+static int pick(const json_t *doc, const char *plural, const char *field, const char *name,
+                const json_t **ret, struct err *e)
 {
     json_t *list = json_object_get(doc, plural), *item;
     size_t i;
 
-    json_array_foreach (list, i, item) {
+    json_array_foreach(list, i, item)
+    {
         const char *n = json_string_value(json_object_get(item, "name"));
         if (!n || strcmp(n, name) != 0)
             continue;
@@ -176,8 +180,8 @@ static int from_context(const json_t *doc, const char *context, const char *fold
     return take_fields(context_fields, 1, "context", ctx, folder, c, e);
 }
 
-int kube_config_parse(const char *text, size_t len, const char *folder, const char *context, struct kube_config **ret,
-                      struct err *e)
+int kube_config_parse(const char *text, size_t len, const char *folder, const char *context,
+                      struct kube_config **ret, struct err *e)
 {
     scoped(json_decref) json_t *doc = NULL;
     int r = yaml_parse(text, len, &doc, e);
@@ -225,7 +229,8 @@ int kube_config_in_cluster(const char *folder, struct kube_config **ret, struct 
         folder = POD_FOLDER;
     scoped(kube_config_free) struct kube_config *c = xcalloc(1, sizeof *c);
     bool v6 = strchr(host, ':') != NULL;
-    c->server = xasprintf("https://%s%s%s:%s", v6 ? "[" : "", host, v6 ? "]" : "", port && *port ? port : "443");
+    c->server =
+        xasprintf("https://%s%s%s:%s", v6 ? "[" : "", host, v6 ? "]" : "", port && *port ? port : "443");
     c->ca_file = xasprintf("%s/ca.crt", folder);
     c->token_file = xasprintf("%s/token", folder);
 

@@ -18,17 +18,18 @@ struct kube_config {
     char *ca_file, *ca_pem;
     char *token, *token_file;
     char *cert_file, *cert_pem, *key_file, *key_pem;
-    char *ns;        /* never NULL */
+    char *ns;         /* never NULL */
     char *user_agent; /* NULL: the program's */
-    bool plain_http; /* only tests set it; no file can */
+    bool plain_http;  /* only tests set it; no file can */
 };
 
 /* context NULL: current-context.  Relative file names count from the file's folder. */
 int kube_config_load(const char *path, const char *context, struct kube_config **ret, struct err *e);
 /* The same from memory; folder NULL: relative names stay relative to the working directory. */
-int kube_config_parse(const char *text, size_t len, const char *folder, const char *context, struct kube_config **ret,
-                      struct err *e);
-/* folder NULL: /var/run/secrets/kubernetes.io/serviceaccount.  1: not in a pod (no KUBERNETES_SERVICE_HOST). */
+int kube_config_parse(const char *text, size_t len, const char *folder, const char *context,
+                      struct kube_config **ret, struct err *e);
+/* folder NULL: /var/run/secrets/kubernetes.io/serviceaccount.  1: not in a pod (no KUBERNETES_SERVICE_HOST).
+ */
 int kube_config_in_cluster(const char *folder, struct kube_config **ret, struct err *e);
 /* The file if it is given, else in the pod, else $KUBECONFIG (one file), else an error. */
 int kube_config_find(const char *path, struct kube_config **ret, struct err *e);

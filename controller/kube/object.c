@@ -113,9 +113,7 @@ json_t *obj_controller(const json_t *o)
     json_t *refs = obj_at(o, "metadata.ownerReferences"), *ref;
     size_t i;
 
-    json_array_foreach (refs, i, ref)
-        if (obj_bool(ref, "controller", false))
-            return ref;
+    json_array_foreach(refs, i, ref) if (obj_bool(ref, "controller", false)) return ref;
     return NULL;
 }
 
@@ -131,7 +129,8 @@ json_t *obj_condition(const json_t *o, const char *type)
     json_t *list = obj_at(o, "status.conditions"), *c;
     size_t i;
 
-    json_array_foreach (list, i, c) {
+    json_array_foreach(list, i, c)
+    {
         const char *t = json_string_value(json_object_get(c, "type"));
         if (t && strcmp(t, type) == 0)
             return c;
@@ -150,8 +149,8 @@ json_t *obj_owner_ref(const json_t *owner, const char *api_version, const char *
 {
     const char *name = obj_name(owner), *uid = obj_uid(owner);
 
-    return json_pack("{s:s,s:s,s:s,s:s,s:b,s:b}", "apiVersion", api_version, "kind", kind, "name", name ? name : "",
-                     "uid", uid ? uid : "", "controller", 1, "blockOwnerDeletion", 1);
+    return json_pack("{s:s,s:s,s:s,s:s,s:b,s:b}", "apiVersion", api_version, "kind", kind, "name",
+                     name ? name : "", "uid", uid ? uid : "", "controller", 1, "blockOwnerDeletion", 1);
 }
 
 int obj_set(json_t *o, const char *path, json_t *value)
@@ -194,7 +193,8 @@ static void prune_level(json_t *o, const char *const *keep, const char *path)
     json_t *value;
     void *tmp;
 
-    json_object_foreach_safe (o, tmp, field, value) {
+    json_object_foreach_safe(o, tmp, field, value)
+    {
         char at[PATH_PART_MAX * 2];
         bool inside;
         int n = snprintf(at, sizeof at, "%s%s%s", path, *path ? "." : "", field);
@@ -289,7 +289,8 @@ int obj_parse_time(const char *text, int64_t *ret_ms)
         !digits(&s, 2, &t.tm_min) || !one_of(&s, ":") || !digits(&s, 2, &t.tm_sec) || !fraction(&s, &ms) ||
         !zone(&s, &minutes) || *s)
         return -EINVAL;
-    if (month < 1 || month > 12 || t.tm_mday < 1 || t.tm_mday > 31 || t.tm_hour > 23 || t.tm_min > 59 || t.tm_sec > 60)
+    if (month < 1 || month > 12 || t.tm_mday < 1 || t.tm_mday > 31 || t.tm_hour > 23 || t.tm_min > 59 ||
+        t.tm_sec > 60)
         return -EINVAL;
     t.tm_year = year - 1900;
     t.tm_mon = month - 1;

@@ -163,10 +163,14 @@ static bool metadata(struct cursor *c, struct scan *s)
     if (!eat(c, '{'))
         return false;
     while ((r = member(c, &first, &name)) == 0) {
-        struct slice *text = slice_is(name, "name") ? &s->name : slice_is(name, "namespace") ? &s->ns
-                           : slice_is(name, "uid") ? &s->uid : slice_is(name, "resourceVersion") ? &s->version : NULL;
-        bool ok = text ? take_text(c, text)
-                       : slice_is(name, "managedFields") ? take_managed(c, name.at - 1, start, &s->managed) : skip(c);
+        struct slice *text = slice_is(name, "name")              ? &s->name
+                             : slice_is(name, "namespace")       ? &s->ns
+                             : slice_is(name, "uid")             ? &s->uid
+                             : slice_is(name, "resourceVersion") ? &s->version
+                                                                 : NULL;
+        bool ok = text                              ? take_text(c, text)
+                  : slice_is(name, "managedFields") ? take_managed(c, name.at - 1, start, &s->managed)
+                                                    : skip(c);
         if (!ok)
             return false;
     }

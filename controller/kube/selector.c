@@ -50,7 +50,8 @@ static bool term_matches(const char *have, const char *value, char op)
     }
 }
 
-static int match(const char *selector, const json_t *o, const char *(*get)(const json_t *o, const char *key), bool fields)
+static int match(const char *selector, const json_t *o, const char *(*get)(const json_t *o, const char *key),
+                 bool fields)
 {
     if (!selector || !*selector)
         return 1;

@@ -77,7 +77,9 @@ static int scalar(struct list_stream *s, json_t *value)
     }
     const char *text = json_string_value(value);
     if (s->place == IN_METADATA && text && s->key) {
-        char **out = strcmp(s->key, "resourceVersion") == 0 ? &s->version : strcmp(s->key, "continue") == 0 ? &s->next : NULL;
+        char **out = strcmp(s->key, "resourceVersion") == 0 ? &s->version
+                     : strcmp(s->key, "continue") == 0      ? &s->next
+                                                            : NULL;
         if (out) {
             free(*out);
             *out = xstrdup(text);
@@ -158,8 +160,8 @@ static int push(struct list_stream *s, json_t *value)
 /* The value that comes next is metadata.managedFields of an item. */
 static bool at_managed(const struct list_stream *s)
 {
-    return s->depth == 2 && s->stack[1].key && strcmp(s->stack[1].key, "managedFields") == 0 && s->stack[0].key &&
-           strcmp(s->stack[0].key, "metadata") == 0;
+    return s->depth == 2 && s->stack[1].key && strcmp(s->stack[1].key, "managedFields") == 0 &&
+           s->stack[0].key && strcmp(s->stack[0].key, "metadata") == 0;
 }
 
 static int open_in_item(struct list_stream *s, bool map)
@@ -424,7 +426,8 @@ static void one_line(struct line_stream *s, const char *text, size_t n)
     bool scanned = scan_object(object_text.at, object_text.len, &scan);
     if (scanned && s->known && (type == WATCH_ADDED || type == WATCH_MODIFIED) && s->known(s->data, &scan))
         return;
-    scoped(json_decref) json_t *object = parse_bare(s, object_text, scanned ? scan.managed : (struct slice){0});
+    scoped(json_decref) json_t *object =
+        parse_bare(s, object_text, scanned ? scan.managed : (struct slice){0});
     if (json_is_object(object))
         s->fn(s->data, type, object);
     else

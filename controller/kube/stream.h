@@ -4,8 +4,9 @@
  * callbacks out, no I/O.
  *
  * A LIST is one JSON object whose "items" may be many; each item becomes a jansson value of its own
- * and the rest is never held.  What nobody reads, managedFields, is left out before anything is made of it.  A WATCH is one JSON object per line; a partial last line stays until
- * the rest comes, or is dropped with the stream.
+ * and the rest is never held.  What nobody reads, managedFields, is left out before anything is made of it.
+ * A WATCH is one JSON object per line; a partial last line stays until the rest comes, or is dropped with the
+ * stream.
  */
 #include <jansson.h>
 #include <stddef.h>
@@ -26,7 +27,8 @@ int list_stream_new(size_t item_max, stream_item_fn fn, void *data, struct list_
 void list_stream_free(struct list_stream *s);
 int list_stream_feed(struct list_stream *s, const char *bytes, size_t n, struct err *e);
 /* End of the answer.  The strings live as long as s; "" when absent. */
-int list_stream_end(struct list_stream *s, const char **ret_version, const char **ret_continue, struct err *e);
+int list_stream_end(struct list_stream *s, const char **ret_version, const char **ret_continue,
+                    struct err *e);
 
 enum watch_type { WATCH_NONE, WATCH_ADDED, WATCH_MODIFIED, WATCH_DELETED, WATCH_BOOKMARK, WATCH_ERROR };
 typedef void (*watch_line_fn)(void *data, enum watch_type type, json_t *object);

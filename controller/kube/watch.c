@@ -16,17 +16,17 @@
 #include "controller/kube/object.h"
 #include "controller/kube/stream.h"
 
-#define PAGE_DEFAULT 500
-#define URL_MAX 16384
-#define ERROR_BODY_MAX 65536
-#define BACKOFF_MIN_MS 250
-#define BACKOFF_MAX_MS 30000
+#define PAGE_DEFAULT      500
+#define URL_MAX           16384
+#define ERROR_BODY_MAX    65536
+#define BACKOFF_MIN_MS    250
+#define BACKOFF_MAX_MS    30000
 #define OPTIONAL_RETRY_MS 30000
-#define PAGE_TIMEOUT_MS 60000
+#define PAGE_TIMEOUT_MS   60000
 /* A bookmark comes about once a minute (kube-apiserver since 1.15), so longer silence means a dead peer. */
-#define SILENCE_MAX_MS 150000
+#define SILENCE_MAX_MS    150000
 #define WATCH_SECONDS_MIN 300 /* the server ends the stream after so long, up to twice */
-#define VERSION_MAX 64
+#define VERSION_MAX       64
 /* Watches that end at once, without an event, are a fault even when the server calls them fine. */
 #define SHORT_WATCH_MS 1000
 
@@ -40,7 +40,7 @@ struct watch {
     struct list_stream *list;
     struct line_stream *lines;
     struct strbuf error_body;
-    struct source *timer; /* WAITING: try again; WATCHING: silence */
+    struct source *timer;      /* WAITING: try again; WATCHING: silence */
     char version[VERSION_MAX]; /* "" = must list */
     char *next_page;
     uint64_t list_version, seen_version;
@@ -186,7 +186,8 @@ static int on_body(void *data, const char *bytes, size_t n)
 /* An answer that is no list and no stream. */
 static void on_refused(struct watch *w, int http, int64_t retry_ms)
 {
-    scoped(json_decref) json_t *status = json_loadb(w->error_body.data, w->error_body.len, JSON_ALLOW_NUL, NULL);
+    scoped(json_decref) json_t *status =
+        json_loadb(w->error_body.data, w->error_body.len, JSON_ALLOW_NUL, NULL);
     const char *reason = obj_str(status, "reason"), *message = obj_str(status, "message");
 
     err_set(&w->error, kube_classify(http, reason), "HTTP status %d%s%.300s", http, message ? ": " : "",

@@ -22,10 +22,10 @@ struct watch_spec {
     const struct kube_resource *resource;
     const char *ns, *label_selector, *field_selector; /* NULL: all */
     bool optional; /* 404 counts as an empty list; asked again every 30 s */
-    int page;       /* objects in a page of the list; 0: 500 */
+    int page;      /* objects in a page of the list; 0: 500 */
     /* Objects are borrowed and may be changed in place.  No callback may free the watch. */
     void (*list_begin)(void *data);
-    void (*object)(void *data, json_t *o); /* from the list, ADDED, MODIFIED */
+    void (*object)(void *data, json_t *o);  /* from the list, ADDED, MODIFIED */
     void (*deleted)(void *data, json_t *o); /* the last state */
     /* Optional.  true: `object` would ignore this state, as it does the echo of our own write. */
     bool (*known)(void *data, const char *ns, const char *name, const char *uid, uint64_t version);
@@ -46,7 +46,7 @@ void watch_free(struct watch *w);
 /* List again at once (tests, and when a cache is in doubt). */
 void watch_relist(struct watch *w);
 
-bool watch_is_synced(const struct watch *w); /* one list was complete */
+bool watch_is_synced(const struct watch *w);    /* one list was complete */
 int64_t watch_silent_ms(const struct watch *w); /* since the server said anything */
 
 struct watch_stats {

@@ -20,12 +20,12 @@
 #include "controller/sandbox/names.h"
 
 /* Writing gigabytes out takes a while on a slow disk; the freeze itself takes milliseconds. */
-#define PAUSE_TIMEOUT_MS 120000
+#define PAUSE_TIMEOUT_MS  120000
 #define RESUME_TIMEOUT_MS 30000
-#define RETRY_MIN_MS 500
-#define RETRY_MAX_MS 30000
-#define LOOK_MS 30000
-#define MESSAGE_MAX 512
+#define RETRY_MIN_MS      500
+#define RETRY_MAX_MS      30000
+#define LOOK_MS           30000
+#define MESSAGE_MAX       512
 
 static const struct kube_resource pods = {"", "v1", "pods", "Pod", false};
 static const char *const keep[] = {"metadata",
@@ -40,7 +40,7 @@ struct ward {
     struct list node;
     struct agent *agent;
     char *uid, *ns, *name;
-    uint64_t scan;    /* the scan that must have ended before "no shim" is certain; 0: not asked for */
+    uint64_t scan;     /* the scan that must have ended before "no shim" is certain; 0: not asked for */
     char *scanned_ids; /* the containers that it looked for */
     bool busy, have_result;
     const char *status, *reason; /* the result, to be written */
@@ -69,16 +69,29 @@ struct agent {
 
 static const double latency_ms[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000, 30000};
 static const struct metric_def defs[METERS] = {
-    [CALLS] = {.name = "glovebox_node_calls_total", .help = "Pauses and resumes asked of shims", .type = METRIC_COUNTER,
+    [CALLS] = {.name = "glovebox_node_calls_total",
+               .help = "Pauses and resumes asked of shims",
+               .type = METRIC_COUNTER,
                .label = {"call", "result"}},
-    [LATENCY] = {.name = "glovebox_node_call_latency_ms", .help = "How long the shim took", .type = METRIC_HISTOGRAM,
-                 .label = {"call"}, .buckets = latency_ms, .n_buckets = ARRAY_LEN(latency_ms)},
-    [FREED] = {.name = "glovebox_node_memory_freed_bytes_total", .help = "Memory that pauses gave back to the node",
+    [LATENCY] = {.name = "glovebox_node_call_latency_ms",
+                 .help = "How long the shim took",
+                 .type = METRIC_HISTOGRAM,
+                 .label = {"call"},
+                 .buckets = latency_ms,
+                 .n_buckets = ARRAY_LEN(latency_ms)},
+    [FREED] = {.name = "glovebox_node_memory_freed_bytes_total",
+               .help = "Memory that pauses gave back to the node",
                .type = METRIC_COUNTER},
-    [SHIMS] = {.name = "glovebox_node_pods", .help = "Pods of this node that run under glovebox", .type = METRIC_GAUGE},
-    [PAUSED] = {.name = "glovebox_node_paused_pods", .help = "Those of them that are paused", .type = METRIC_GAUGE},
-    [REFUSED] = {.name = "glovebox_node_refused_calls_total", .help = "System calls that the barrier refused",
-                 .type = METRIC_COUNTER, .label = {"call"}},
+    [SHIMS] = {.name = "glovebox_node_pods",
+               .help = "Pods of this node that run under glovebox",
+               .type = METRIC_GAUGE},
+    [PAUSED] = {.name = "glovebox_node_paused_pods",
+                .help = "Those of them that are paused",
+                .type = METRIC_GAUGE},
+    [REFUSED] = {.name = "glovebox_node_refused_calls_total",
+                 .help = "System calls that the barrier refused",
+                 .type = METRIC_COUNTER,
+                 .label = {"call"}},
 };
 
 /* ---- wards ---- */
@@ -145,8 +158,8 @@ static void call_failed(struct ward *w, bool resume, const struct shim_result *r
 
     w->failures++;
     w->retry_at_ms = clock_mono_ms() + random_around(ms);
-    log_warn(resume ? "resume failed" : "pause failed", "namespace=%s pod=%s failures=%u why=%s", w->ns, w->name,
-             w->failures, r->text);
+    log_warn(resume ? "resume failed" : "pause failed", "namespace=%s pod=%s failures=%u why=%s", w->ns,
+             w->name, w->failures, r->text);
     if (r->code == -ENOSYS)
         set_result(w, resume ? "True" : "False", resume ? POD_RESUME_FAILED : POD_PAUSE_REFUSED, r->text);
     else if (resume)
@@ -182,8 +195,9 @@ static void call_ended(struct ward *w, bool resume, const struct shim_result *r)
                        (unsigned long long)r->memory_after, (long long)r->took_ms);
         set_result(w, "True", POD_PAUSED, message);
     }
-    log_info(resume ? "resumed" : "paused", "namespace=%s pod=%s ms=%lld before=%llu after=%llu", w->ns, w->name,
-             (long long)r->took_ms, (unsigned long long)r->memory_before, (unsigned long long)r->memory_after);
+    log_info(resume ? "resumed" : "paused", "namespace=%s pod=%s ms=%lld before=%llu after=%llu", w->ns,
+             w->name, (long long)r->took_ms, (unsigned long long)r->memory_before,
+             (unsigned long long)r->memory_after);
     wake(w);
 }
 
@@ -199,7 +213,8 @@ static void on_resumed(void *data, const struct shim_result *r)
 
 static void start_call(struct ward *w, struct shim *s, bool resume)
 {
-    int r = resume ? shim_resume(s, RESUME_TIMEOUT_MS, on_resumed, w) : shim_pause(s, PAUSE_TIMEOUT_MS, on_paused, w);
+    int r = resume ? shim_resume(s, RESUME_TIMEOUT_MS, on_resumed, w)
+                   : shim_pause(s, PAUSE_TIMEOUT_MS, on_paused, w);
 
     if (r == 0) {
         w->busy = true;
@@ -219,8 +234,8 @@ static json_t *condition_patch(const struct ward *w, const struct pod_facts *pod
 {
     char now[OBJ_TIME_MAX];
     struct timespec t = clock_wall();
-    json_t *c = json_pack("{s:s,s:s,s:s,s:s}", "type", COND_POD_PAUSED, "status", w->status, "reason", w->reason, "message",
-                          w->message);
+    json_t *c = json_pack("{s:s,s:s,s:s,s:s}", "type", COND_POD_PAUSED, "status", w->status, "reason",
+                          w->reason, "message", w->message);
 
     obj_format_time((int64_t)t.tv_sec * 1000, now);
     if (strcmp(pod->status, w->status) != 0)
@@ -231,7 +246,8 @@ static json_t *condition_patch(const struct ward *w, const struct pod_facts *pod
 static void report(struct pass *p, struct ward *w, const struct pod_facts *pod)
 {
     w->have_result = false;
-    if (strcmp(pod->status, w->status) == 0 && strcmp(pod->reason, w->reason) == 0 && strcmp(pod->message, w->message) == 0)
+    if (strcmp(pod->status, w->status) == 0 && strcmp(pod->reason, w->reason) == 0 &&
+        strcmp(pod->message, w->message) == 0)
         return;
     pass_add(p, (struct action){.verb = KUBE_STRATEGIC_PATCH,
                                 .resource = &pods,
@@ -398,7 +414,8 @@ int agent_new(struct loop *loop, struct engine *x, const char *node, const char 
     a->kind = (struct store_kind){.resource = &pods, .field_selector = a->selector, .keep = keep};
     a->pods = engine_add_kind(x, &a->kind);
     engine_on_change(x, a->pods, on_pod_change, a);
-    a->controller = engine_add_controller(x, &(struct controller_spec){.name = "pause", .reconcile = reconcile, .data = a});
+    a->controller = engine_add_controller(
+        x, &(struct controller_spec){.name = "pause", .reconcile = reconcile, .data = a});
     controller_watch(a->controller, a->pods, NULL, NULL);
     a->egress = egress_sender_new(x, a->pods, a->shims);
     *ret = take(a);
@@ -410,7 +427,7 @@ void agent_free(struct agent *a)
     if (!a)
         return;
     LIST_FOREACH(n, &a->wards)
-        ward_free(LIST_ENTRY(n, struct ward, node));
+    ward_free(LIST_ENTRY(n, struct ward, node));
     map_free(a->by_uid);
     shims_free(a->shims); /* ends the calls, the egress sender's too */
     egress_sender_free(a->egress);

@@ -39,10 +39,12 @@ static const struct {
     size_t offset;
     const char *help;
 } flags[] = {
-    {"kubeconfig", offsetof(struct node_options, kubeconfig), "file that says where the API server is; not needed in a pod"},
+    {"kubeconfig", offsetof(struct node_options, kubeconfig),
+     "file that says where the API server is; not needed in a pod"},
     {"node", offsetof(struct node_options, node), "name of this node's Node object ($NODE_NAME)"},
     {"pods-folder", offsetof(struct node_options, folder), "where the shims' sockets are (" PODS_FOLDER ")"},
-    {"metrics-bind-address", offsetof(struct node_options, metrics_address), "where /metrics is served (0: nowhere)"},
+    {"metrics-bind-address", offsetof(struct node_options, metrics_address),
+     "where /metrics is served (0: nowhere)"},
     {"health-probe-bind-address", offsetof(struct node_options, health_address),
      "where /healthz and /readyz are served (0: nowhere)"},
     {"log-level", offsetof(struct node_options, log_level), "error, warn, info or debug (info)"},
@@ -51,7 +53,8 @@ static const struct {
 static void usage(FILE *to)
 {
     (void)fputs("glovebox-controller node [--kubeconfig FILE] [--node NAME] [flags]\n"
-                "Pauses and resumes the pods of one node.\n\n", to);
+                "Pauses and resumes the pods of one node.\n\n",
+                to);
     for (size_t i = 0; i < ARRAY_LEN(flags); i++)
         (void)fprintf(to, "  --%-26s %s\n", flags[i].name, flags[i].help);
 }
@@ -99,7 +102,8 @@ static int log_level_of(const char *name, struct err *e)
     for (int i = 0; name && i < (int)ARRAY_LEN(names); i++)
         if (strcmp(names[i], name) == 0)
             return i;
-    return name ? err_set(e, -EINVAL, "--log-level must be error, warn, info or debug, not \"%s\"", name) : LOG_INFO;
+    return name ? err_set(e, -EINVAL, "--log-level must be error, warn, info or debug, not \"%s\"", name)
+                : LOG_INFO;
 }
 
 static int on_healthz(void *data, struct strbuf *out)
@@ -123,7 +127,8 @@ static int on_metrics(void *data, struct strbuf *out)
     return 200;
 }
 
-static const struct health_route health_routes[] = {{"/healthz", NULL, on_healthz}, {"/readyz", NULL, on_readyz}, {0}};
+static const struct health_route health_routes[] = {
+    {"/healthz", NULL, on_healthz}, {"/readyz", NULL, on_readyz}, {0}};
 static const struct health_route metrics_routes[] = {
     {"/metrics", "text/plain; version=0.0.4; charset=utf-8", on_metrics}, {0}};
 
@@ -165,8 +170,8 @@ static int set_up(struct node *n, struct err *e)
     n->metrics = metrics_new();
     if ((r = kube_new(n->loop, config, &n->kube, e)) < 0 ||
         (r = engine_new(n->loop, n->kube, &options, &n->engine, e)) < 0 ||
-        (r = agent_new(n->loop, n->engine, n->opt.node, n->opt.folder ? n->opt.folder : PODS_FOLDER, n->metrics, &n->agent,
-                       e)) < 0 ||
+        (r = agent_new(n->loop, n->engine, n->opt.node, n->opt.folder ? n->opt.folder : PODS_FOLDER,
+                       n->metrics, &n->agent, e)) < 0 ||
         (r = serve(n, e)) < 0)
         return r;
     (void)sigemptyset(&set);

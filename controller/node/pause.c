@@ -11,7 +11,8 @@ static void add_ids(const json_t *list, struct pod_facts *ret)
     size_t i;
     json_t *c;
 
-    json_array_foreach (list, i, c) {
+    json_array_foreach(list, i, c)
+    {
         const char *id = obj_str(c, "containerID");
         if (id && strncmp(id, scheme, strlen(scheme)) == 0 && ret->n_ids < PAUSE_IDS_MAX)
             ret->ids[ret->n_ids++] = id + strlen(scheme);

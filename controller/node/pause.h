@@ -9,28 +9,28 @@
 
 enum pause_step {
     PAUSE_NOTHING,
-    PAUSE_SCAN,   /* the pod's shim is not known: look for it */
-    PAUSE_DO,     /* call Pause */
-    PAUSE_UNDO,   /* call Resume */
-    PAUSE_REPORT  /* write the condition that `report` describes */
+    PAUSE_SCAN,  /* the pod's shim is not known: look for it */
+    PAUSE_DO,    /* call Pause */
+    PAUSE_UNDO,  /* call Resume */
+    PAUSE_REPORT /* write the condition that `report` describes */
 };
 
 #define PAUSE_IDS_MAX 64
 struct pod_facts {
-    bool wanted;      /* the annotation says paused */
+    bool wanted; /* the annotation says paused */
     bool deleting, running, ready;
     const char *status, *reason, *message; /* of the condition; "" when it is absent */
-    const char *ids[PAUSE_IDS_MAX]; /* containerd's ids of its containers, borrowed from the pod */
+    const char *ids[PAUSE_IDS_MAX];        /* containerd's ids of its containers, borrowed from the pod */
     size_t n_ids;
 };
 void pod_facts_read(const json_t *pod, struct pod_facts *ret);
 
 /* What the agent knows beside the pod. */
 struct shim_facts {
-    bool found;      /* a shim has this pod's containers */
-    bool searched;   /* it was looked for in vain since the containers were seen */
-    bool busy;       /* a call is in flight */
-    bool paused;     /* what the shim said last */
+    bool found;       /* a shim has this pod's containers */
+    bool searched;    /* it was looked for in vain since the containers were seen */
+    bool busy;        /* a call is in flight */
+    bool paused;      /* what the shim said last */
     bool have_result; /* an ended call, or a refusal, that the API does not show yet */
 };
 

@@ -17,11 +17,11 @@
 #include "control.pb-c.h"
 #include "shim/ttrpc/client.h"
 
-#define SERVICE "glovebox.shim.v1.Control"
-#define SUFFIX ".sock"
+#define SERVICE           "glovebox.shim.v1.Control"
+#define SUFFIX            ".sock"
 #define STATUS_TIMEOUT_MS 5000
-#define FOLDER_RETRY_MS 10000
-#define CONTAINERS_MAX 1024
+#define FOLDER_RETRY_MS   10000
+#define CONTAINERS_MAX    1024
 
 /* One connection for one call: a pause is rare, and a shim may be replaced in between. */
 struct call {
@@ -42,7 +42,7 @@ struct shim {
     bool paused, seen; /* seen: its name is still in the folder */
     char *broken;
     struct call status, action, egress; /* client NULL: none in flight */
-    struct map *refused; /* call name -> uint64_t *, as told last */
+    struct map *refused;                /* call name -> uint64_t *, as told last */
 };
 
 struct shims {
@@ -169,7 +169,8 @@ bool shim_has_one_of(const struct shim *s, const char *text)
 }
 
 /* q without the service. */
-static int call_with(struct shim *s, struct call *c, const struct ttrpc_request *q, ttrpc_done_fn done, struct err *e)
+static int call_with(struct shim *s, struct call *c, const struct ttrpc_request *q, ttrpc_done_fn done,
+                     struct err *e)
 {
     scoped_free char *path = xasprintf("%s/%s" SUFFIX, s->all->folder, s->id);
     struct ttrpc_request full = *q;
@@ -184,7 +185,8 @@ static int call_with(struct shim *s, struct call *c, const struct ttrpc_request 
     return 0;
 }
 
-static int call(struct shim *s, struct call *c, const char *method, int64_t timeout_ms, ttrpc_done_fn done, struct err *e)
+static int call(struct shim *s, struct call *c, const char *method, int64_t timeout_ms, ttrpc_done_fn done,
+                struct err *e)
 {
     return call_with(s, c, &(struct ttrpc_request){.method = method, .timeout_ms = timeout_ms}, done, e);
 }
@@ -264,7 +266,7 @@ static void read_folder(struct shims *x)
     struct dirent *entry;
 
     LIST_FOREACH(n, &x->list)
-        LIST_ENTRY(n, struct shim, node)->seen = false;
+    LIST_ENTRY(n, struct shim, node)->seen = false;
     while (d && (entry = readdir(d)))
         see(x, entry->d_name);
     if (d)
@@ -356,7 +358,8 @@ static void on_retry(void *data);
 /* The folder appears with the first pod; until then its name is looked for from time to time. */
 static void watch_folder(struct shims *x)
 {
-    int wd = inotify_add_watch(x->inotify, x->folder, IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_DELETE_SELF | IN_ONLYDIR);
+    int wd = inotify_add_watch(x->inotify, x->folder,
+                               IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_DELETE_SELF | IN_ONLYDIR);
 
     source_arm(x->retry, wd < 0 ? FOLDER_RETRY_MS : -1);
     if (wd >= 0)
@@ -448,7 +451,8 @@ static void on_egress(void *data, enum ttrpc_code code, const char *text, const 
 {
     struct call *c = data;
     scoped_free char *copy = xstrdup(text ? text : "");
-    const struct shim_result r = {.code = errno_of(code), .text = copy, .took_ms = clock_mono_ms() - c->started_ms};
+    const struct shim_result r = {
+        .code = errno_of(code), .text = copy, .took_ms = clock_mono_ms() - c->started_ms};
     shim_fn fn = c->fn;
     void *fn_data = c->data;
 
@@ -472,7 +476,8 @@ int shim_egress(struct shim *s, const char *policy, int64_t timeout_ms, shim_fn 
     scoped_free uint8_t *packed = xcalloc(1, len);
     glovebox__shim__v1__set_egress_request__pack(&m, packed);
     s->egress = (struct call){.fn = fn, .data = data};
-    const struct ttrpc_request q = {.method = "SetEgress", .timeout_ms = timeout_ms, .payload = packed, .len = len};
+    const struct ttrpc_request q = {
+        .method = "SetEgress", .timeout_ms = timeout_ms, .payload = packed, .len = len};
     return call_with(s, &s->egress, &q, on_egress, &e);
 }
 
@@ -512,7 +517,7 @@ void shims_free(struct shims *x)
         return;
     x->scanning = 0;
     LIST_FOREACH(n, &x->list)
-        shim_free(LIST_ENTRY(n, struct shim, node));
+    shim_free(LIST_ENTRY(n, struct shim, node));
     source_free(x->source);
     source_free(x->retry);
     fd_close(x->inotify);

@@ -17,7 +17,8 @@ struct loop;
 struct shims;
 struct shim;
 
-/* changed: something about this shim is new (it appeared, was asked, has other containers); NULL: a scan has ended. */
+/* changed: something about this shim is new (it appeared, was asked, has other containers); NULL: a scan has
+ * ended. */
 int shims_new(struct loop *loop, const char *folder, void (*changed)(void *data, struct shim *s), void *data,
               struct shims **ret, struct err *e);
 void shims_free(struct shims *x);
@@ -36,7 +37,7 @@ const char *shim_id(const struct shim *s);
 bool shim_is_paused(const struct shim *s);
 bool shim_has(const struct shim *s, const char *container_id);
 bool shim_has_one_of(const struct shim *s, const char *text); /* text: container ids with blanks between */
-const char *shim_broken(const struct shim *s); /* "" = fine */
+const char *shim_broken(const struct shim *s);                /* "" = fine */
 
 struct shim_result {
     int code; /* 0, or -errno: -ENOSYS the shim cannot do this, -EIO it is gone, ... */
@@ -48,7 +49,8 @@ typedef void (*shim_fn)(void *data, const struct shim_result *r);
 /* One call at a time for a shim (-EBUSY from shim_pause while another is on its way). */
 int shim_pause(struct shim *s, int64_t timeout_ms, shim_fn fn, void *data);
 int shim_resume(struct shim *s, int64_t timeout_ms, shim_fn fn, void *data);
-/* The pod's egress policy as JSON, or (policy NULL) the word that the one it has still holds. Beside a pause; -EBUSY as above. */
+/* The pod's egress policy as JSON, or (policy NULL) the word that the one it has still holds. Beside a pause;
+ * -EBUSY as above. */
 int shim_egress(struct shim *s, const char *policy, int64_t timeout_ms, shim_fn fn, void *data);
 /* fn of the call in flight will not run. */
 void shim_forget_call(struct shim *s);

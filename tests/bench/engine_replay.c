@@ -84,8 +84,10 @@ static char *key_of(const struct kube_resource *r, const char *ns, const char *n
 
 static bool selected(const struct watch *w, const struct kube_resource *r, const json_t *o)
 {
-    return o && strcmp(w->spec->resource->plural, r->plural) == 0 && strcmp(w->spec->resource->group, r->group) == 0 &&
-           (!w->spec->ns || strcmp(w->spec->ns, obj_ns(o)) == 0) && selector_match_labels(w->spec->label_selector, o) == 1 &&
+    return o && strcmp(w->spec->resource->plural, r->plural) == 0 &&
+           strcmp(w->spec->resource->group, r->group) == 0 &&
+           (!w->spec->ns || strcmp(w->spec->ns, obj_ns(o)) == 0) &&
+           selector_match_labels(w->spec->label_selector, o) == 1 &&
            selector_match_fields(w->spec->field_selector, o) == 1;
 }
 
@@ -101,7 +103,8 @@ static void tell(const struct kube_resource *r, const json_t *old, const json_t 
         struct line *l = xcalloc(1, sizeof *l);
         scoped_free char *text = json_dumps(now ? now : old, JSON_COMPACT);
         l->watch = w;
-        l->text = xasprintf("{\"type\":\"%s\",\"object\":%s}\n", is ? (was ? "MODIFIED" : "ADDED") : "DELETED", text);
+        l->text = xasprintf("{\"type\":\"%s\",\"object\":%s}\n",
+                            is ? (was ? "MODIFIED" : "ADDED") : "DELETED", text);
         list_append(&world.lines, &l->node);
     }
 }
@@ -119,11 +122,12 @@ static json_t *managed_fields(void)
     json_t *list = json_array();
 
     for (int i = 0; i < 2; i++)
-        json_array_append_new(list, json_pack("{s:s,s:s,s:s,s:s,s:{s:{s:{},s:{},s:{s:{},s:{},s:{}}},s:{s:{},s:{s:{},s:{}}}}}",
-                                              "manager", "glovebox-controller", "operation", "Update", "apiVersion", "v1",
-                                              "fieldsType", "FieldsV1", "fieldsV1", "f:metadata", "f:annotations", "f:labels",
-                                              "f:ownerReferences", ".", "k:{\"uid\":\"x\"}", "f:agents.x-k8s.io/claim-uid",
-                                              "f:spec", "f:replicas", "f:podTemplate", "f:metadata", "f:spec"));
+        json_array_append_new(
+            list, json_pack("{s:s,s:s,s:s,s:s,s:{s:{s:{},s:{},s:{s:{},s:{},s:{}}},s:{s:{},s:{s:{},s:{}}}}}",
+                            "manager", "glovebox-controller", "operation", "Update", "apiVersion", "v1",
+                            "fieldsType", "FieldsV1", "fieldsV1", "f:metadata", "f:annotations", "f:labels",
+                            "f:ownerReferences", ".", "k:{\"uid\":\"x\"}", "f:agents.x-k8s.io/claim-uid",
+                            "f:spec", "f:replicas", "f:podTemplate", "f:metadata", "f:spec"));
     return list;
 }
 
@@ -164,7 +168,9 @@ static int create(const struct kube_resource *r, const char *ns, const json_t *b
     struct timespec t = clock_wall();
 
     if (!obj_name(o))
-        obj_set(o, "metadata.name", json_sprintf("%s%05llx", obj_str(o, "metadata.generateName"), (unsigned long long)world.version));
+        obj_set(
+            o, "metadata.name",
+            json_sprintf("%s%05llx", obj_str(o, "metadata.generateName"), (unsigned long long)world.version));
     obj_set(o, "metadata.namespace", json_string(ns));
     scoped_free char *key = key_of(r, ns, obj_name(o));
     if (json_object_get(world.objects, key)) {
@@ -172,7 +178,8 @@ static int create(const struct kube_resource *r, const char *ns, const json_t *b
         return 409;
     }
     obj_format_time((int64_t)t.tv_sec * 1000, now);
-    obj_set(o, "metadata.uid", json_sprintf("00000000-0000-4000-8000-%012llu", (unsigned long long)world.version));
+    obj_set(o, "metadata.uid",
+            json_sprintf("00000000-0000-4000-8000-%012llu", (unsigned long long)world.version));
     obj_set(o, "metadata.creationTimestamp", json_string(now));
     obj_set(o, "metadata.generation", json_integer(1));
     obj_set(o, "metadata.managedFields", managed_fields());
@@ -248,7 +255,8 @@ static int answer(const struct kube_request *req, json_t **ret)
 
 int __wrap_watch_new(struct kube *k, const struct watch_spec *spec, struct watch **ret, struct err *e);
 void __wrap_watch_free(struct watch *w);
-struct kube_call *__wrap_kube_call(struct kube *k, const struct kube_request *req, kube_done_fn fn, void *data);
+struct kube_call *__wrap_kube_call(struct kube *k, const struct kube_request *req, kube_done_fn fn,
+                                   void *data);
 void __wrap_kube_cancel(struct kube_call *c);
 
 static void on_event(void *data, enum watch_type type, json_t *object)
@@ -266,7 +274,8 @@ static bool on_known(void *data, const struct scan *s)
     struct watch *w = data;
     char ns[64], name[256], uid[64];
 
-    if (!s->name.at || !s->ns.at || !s->uid.at || s->ns.len >= sizeof ns || s->name.len >= sizeof name || s->uid.len >= sizeof uid)
+    if (!s->name.at || !s->ns.at || !s->uid.at || s->ns.len >= sizeof ns || s->name.len >= sizeof name ||
+        s->uid.len >= sizeof uid)
         return false;
     (void)snprintf(ns, sizeof ns, "%.*s", (int)s->ns.len, s->ns.at);
     (void)snprintf(name, sizeof name, "%.*s", (int)s->name.len, s->name.at);
@@ -298,10 +307,12 @@ void __wrap_watch_free(struct watch *w)
     free(w);
 }
 
-struct kube_call *__wrap_kube_call(struct kube *k, const struct kube_request *req, kube_done_fn fn, void *data)
+struct kube_call *__wrap_kube_call(struct kube *k, const struct kube_request *req, kube_done_fn fn,
+                                   void *data)
 {
     (void)k;
-    scoped_free char *sent = req->body ? json_dumps(req->body, JSON_COMPACT) : NULL; /* the real one has this cost */
+    scoped_free char *sent =
+        req->body ? json_dumps(req->body, JSON_COMPACT) : NULL; /* the real one has this cost */
     int64_t start = cpu_ns();
     struct kube_call *c = xcalloc(1, sizeof *c);
     json_t *o = NULL;
@@ -340,7 +351,8 @@ static void deliver_answer(struct kube_call *c)
         n -= scan.managed.len;
     }
     scoped(json_decref) json_t *body = json_loadb(c->answer, n, JSON_ALLOW_NUL, NULL);
-    struct kube_result r = {.http = c->http, .reason = "", .message = "", .code = kube_classify(c->http, NULL)};
+    struct kube_result r = {
+        .http = c->http, .reason = "", .message = "", .code = kube_classify(c->http, NULL)};
     if (c->http == 409 && c->verb == KUBE_CREATE)
         r.code = -EEXIST;
     r.object = r.code == 0 ? body : NULL;
@@ -368,9 +380,12 @@ static void deliver_all(void)
 /* ---- kubelet and users ---- */
 
 static const struct kube_resource pods = {"", "v1", "pods", "Pod", false};
-static const struct kube_resource claims = {"extensions.agents.x-k8s.io", "v1beta1", "sandboxclaims", "SandboxClaim", false};
-static const struct kube_resource pools = {"extensions.agents.x-k8s.io", "v1beta1", "sandboxwarmpools", "SandboxWarmPool", false};
-static const struct kube_resource templates = {"extensions.agents.x-k8s.io", "v1beta1", "sandboxtemplates", "SandboxTemplate", false};
+static const struct kube_resource claims = {"extensions.agents.x-k8s.io", "v1beta1", "sandboxclaims",
+                                            "SandboxClaim", false};
+static const struct kube_resource pools = {"extensions.agents.x-k8s.io", "v1beta1", "sandboxwarmpools",
+                                           "SandboxWarmPool", false};
+static const struct kube_resource templates = {"extensions.agents.x-k8s.io", "v1beta1", "sandboxtemplates",
+                                               "SandboxTemplate", false};
 
 static void start_pods(void)
 {
@@ -381,10 +396,11 @@ static void start_pods(void)
         struct pod_to_start *p = LIST_ENTRY(n, struct pod_to_start, node);
         json_t *o = json_object_get(world.objects, p->key), *ret = NULL;
         if (o) {
-            json_t *body = json_pack("{s:{s:s,s:s,s:[{s:s}],s:[{s:s,s:s,s:s},{s:s,s:s,s:s}]}}", "status", "phase", "Running",
-                                     "podIP", "10.0.0.1", "podIPs", "ip", "10.0.0.1", "conditions", "type", "PodScheduled",
-                                     "status", "True", "lastTransitionTime", "2026-11-30T23:00:00Z", "type", "Ready", "status",
-                                     "True", "lastTransitionTime", "2026-11-30T23:00:00Z");
+            json_t *body =
+                json_pack("{s:{s:s,s:s,s:[{s:s}],s:[{s:s,s:s,s:s},{s:s,s:s,s:s}]}}", "status", "phase",
+                          "Running", "podIP", "10.0.0.1", "podIPs", "ip", "10.0.0.1", "conditions", "type",
+                          "PodScheduled", "status", "True", "lastTransitionTime", "2026-11-30T23:00:00Z",
+                          "type", "Ready", "status", "True", "lastTransitionTime", "2026-11-30T23:00:00Z");
             struct kube_request req = {.resource = &pods, .body = body, .subresource = "status"};
             (void)patch(&pods, p->key, &req, &ret);
             json_decref(ret);
@@ -411,13 +427,14 @@ static void user_creates(const struct kube_resource *r, json_t *body)
 
 static json_t *object(const struct kube_resource *r, const char *name, json_t *spec)
 {
-    return json_pack("{s:o,s:s,s:{s:s},s:o}", "apiVersion", json_sprintf("%s/%s", r->group, r->version), "kind", r->kind,
-                     "metadata", "name", name, "spec", spec);
+    return json_pack("{s:o,s:s,s:{s:s},s:o}", "apiVersion", json_sprintf("%s/%s", r->group, r->version),
+                     "kind", r->kind, "metadata", "name", name, "spec", spec);
 }
 
 static void turn(void)
 {
-    bool idle = list_is_empty(&world.calls) && list_is_empty(&world.lines) && list_is_empty(&world.pods_to_start);
+    bool idle =
+        list_is_empty(&world.calls) && list_is_empty(&world.lines) && list_is_empty(&world.pods_to_start);
     int r = loop_step(world.loop, idle ? 1 : 0, NULL); /* what the controller delays takes its time */
 
     assert(r == 0);
@@ -433,10 +450,12 @@ static int64_t ready_members(void)
 
 static void run(size_t n, int64_t members)
 {
-    user_creates(&templates, object(&templates, "t", json_pack("{s:{s:{s:[{s:s,s:s}]}}}", "podTemplate", "spec", "containers",
-                                                               "name", "c", "image", "busybox")));
-    user_creates(&pools, object(&pools, "p", json_pack("{s:I,s:{s:s}}", "replicas", (json_int_t)members, "sandboxTemplateRef",
-                                                       "name", "t")));
+    user_creates(&templates, object(&templates, "t",
+                                    json_pack("{s:{s:{s:[{s:s,s:s}]}}}", "podTemplate", "spec", "containers",
+                                              "name", "c", "image", "busybox")));
+    user_creates(&pools, object(&pools, "p",
+                                json_pack("{s:I,s:{s:s}}", "replicas", (json_int_t)members,
+                                          "sandboxTemplateRef", "name", "t")));
     for (int64_t until = clock_mono_ms() + 30000; clock_mono_ms() < until && ready_members() < members;)
         turn();
     assert(ready_members() == members);
@@ -449,9 +468,11 @@ static void run(size_t n, int64_t members)
             user_creates(&claims, object(&claims, name, json_pack("{s:{s:s}}", "warmPoolRef", "name", "p")));
         }
     double all = (double)(cpu_ns() - start) / 1e9, ours = all - (double)(world.table_ns - table) / 1e9;
-    (void)printf("claims %zu, CPU of the controller %.3f s (of the table %.3f s): %.0f claims/s, %.3f ms each; %.2f calls and "
+    (void)printf("claims %zu, CPU of the controller %.3f s (of the table %.3f s): %.0f claims/s, %.3f ms "
+                 "each; %.2f calls and "
                  "%.2f watch lines a claim\n",
-                 n, ours, all - ours, (double)n / ours, ours * 1000 / (double)n, (double)(world.calls_made - calls) / (double)n,
+                 n, ours, all - ours, (double)n / ours, ours * 1000 / (double)n,
+                 (double)(world.calls_made - calls) / (double)n,
                  (double)(world.line_count - lines) / (double)n);
 }
 
@@ -459,9 +480,17 @@ int main(int argc, char **argv)
 {
     struct engine_options eo = {.component = "replay"};
     static const char *const domains[] = {"sandbox.users.io", NULL};
-    struct sandboxes_options so = {.cluster_domain = "cluster.local", .router_namespace = "r", .label_domains = domains,
-                                   .runtime_handler = "glovebox", .extensions = true, .front = true, .pod_resources = true,
-                                   .claim_events = true, .evictable = true, .starts_max = 300, .readiness_grace_ms = 300000,
+    struct sandboxes_options so = {.cluster_domain = "cluster.local",
+                                   .router_namespace = "r",
+                                   .label_domains = domains,
+                                   .runtime_handler = "glovebox",
+                                   .extensions = true,
+                                   .front = true,
+                                   .pod_resources = true,
+                                   .claim_events = true,
+                                   .evictable = true,
+                                   .starts_max = 300,
+                                   .readiness_grace_ms = 300000,
                                    .passes_max = 64};
     struct engine *x;
     struct sandboxes *s;

@@ -23,8 +23,7 @@ static void by_label(const json_t *o, struct index_values *v)
     json_t *labels = obj_at(o, "metadata.labels"), *value;
     const char *key;
 
-    json_object_foreach (labels, key, value)
-        index_add(v, json_string_value(value));
+    json_object_foreach(labels, key, value) index_add(v, json_string_value(value));
 }
 
 static void digest(const json_t *o, void *out)

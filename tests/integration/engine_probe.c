@@ -56,8 +56,9 @@ static json_t *child_of(const json_t *parent, const char *name)
     json_t *owners = json_array();
 
     json_array_append_new(owners, obj_owner_ref(parent, "v1", "ConfigMap"));
-    json_t *body = json_pack("{s:s,s:s,s:{s:s,s:{s:s,s:s},s:o}}", "apiVersion", "v1", "kind", "ConfigMap", "metadata",
-                             "name", name, "labels", "probe", "child", "parent", obj_name(parent), "ownerReferences", owners);
+    json_t *body = json_pack("{s:s,s:s,s:{s:s,s:{s:s,s:s},s:o}}", "apiVersion", "v1", "kind", "ConfigMap",
+                             "metadata", "name", name, "labels", "probe", "child", "parent", obj_name(parent),
+                             "ownerReferences", owners);
     json_object_set(body, "data", json_object_get(parent, "data"));
     return body;
 }
@@ -96,8 +97,10 @@ static int reconcile(struct pass *p, void *data, struct err *e)
     }
     if (!child) {
         probe->creates++;
-        pass_add(p, (struct action){
-                        .verb = KUBE_CREATE, .resource = &configmaps, .ns = k.ns, .body = child_of(want, child_name)});
+        pass_add(p, (struct action){.verb = KUBE_CREATE,
+                                    .resource = &configmaps,
+                                    .ns = k.ns,
+                                    .body = child_of(want, child_name)});
     } else if (!json_equal(json_object_get(want, "data"), json_object_get(object_json(child), "data"))) {
         probe->patches++;
         pass_add(p, (struct action){.verb = KUBE_MERGE_PATCH,
@@ -109,12 +112,13 @@ static int reconcile(struct pass *p, void *data, struct err *e)
     const char *value = obj_str(want, "data.value"), *seen = obj_annotation(want, "probe/seen");
     if (value && (!seen || strcmp(seen, value) != 0)) {
         probe->patches++;
-        pass_add(p, (struct action){.verb = KUBE_MERGE_PATCH,
-                                    .resource = &configmaps,
-                                    .ns = k.ns,
-                                    .name = k.name,
-                                    .body = json_pack("{s:{s:s,s:{s:s}}}", "metadata", "resourceVersion",
-                                                      obj_version(want), "annotations", "probe/seen", value)});
+        pass_add(p,
+                 (struct action){.verb = KUBE_MERGE_PATCH,
+                                 .resource = &configmaps,
+                                 .ns = k.ns,
+                                 .name = k.name,
+                                 .body = json_pack("{s:{s:s,s:{s:s}}}", "metadata", "resourceVersion",
+                                                   obj_version(want), "annotations", "probe/seen", value)});
         pass_event(p, &configmaps, want, "Normal", "Seen", "the value was copied to the child");
     }
     return 0;
@@ -133,7 +137,8 @@ static long rss_kib(void)
     scoped_free char *text = NULL;
     const char *line;
 
-    if (file_read(AT_FDCWD, "/proc/self/status", 65536, &text, NULL, NULL) < 0 || !(line = strstr(text, "VmRSS:")))
+    if (file_read(AT_FDCWD, "/proc/self/status", 65536, &text, NULL, NULL) < 0 ||
+        !(line = strstr(text, "VmRSS:")))
         return -1;
     return strtol(line + 6, NULL, 10);
 }
@@ -145,15 +150,18 @@ static void report(struct probe *probe)
 
     getrusage(RUSAGE_SELF, &u);
     json_t *o = json_pack(
-        "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:b,s:I,s:I,s:I}", "parents", (json_int_t)store_count(probe->parents),
-        "children", (json_int_t)store_count(probe->children), "passes", (json_int_t)probe->passes, "creates",
-        (json_int_t)probe->creates, "patches", (json_int_t)probe->patches, "deletes", (json_int_t)probe->deletes, "lists",
-        (json_int_t)s->lists, "watches", (json_int_t)s->watches, "bytes_in", (json_int_t)s->bytes_in, "rss_kib",
+        "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:b,s:I,s:I,s:I}", "parents",
+        (json_int_t)store_count(probe->parents), "children", (json_int_t)store_count(probe->children),
+        "passes", (json_int_t)probe->passes, "creates", (json_int_t)probe->creates, "patches",
+        (json_int_t)probe->patches, "deletes", (json_int_t)probe->deletes, "lists", (json_int_t)s->lists,
+        "watches", (json_int_t)s->watches, "bytes_in", (json_int_t)s->bytes_in, "rss_kib",
         (json_int_t)rss_kib(), "synced", engine_is_synced(probe->engine), "leading",
         probe->lease ? lease_is_leading(probe->lease) : 1, "synced_ms",
         (json_int_t)(probe->synced_ms ? probe->synced_ms - probe->started_ms : -1), "cpu_ms",
-        (json_int_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000 + (u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1000,
-        "failed", (json_int_t)(s->failed[KUBE_CREATE] + s->failed[KUBE_MERGE_PATCH] + s->failed[KUBE_DELETE]));
+        (json_int_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000 +
+            (u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1000,
+        "failed",
+        (json_int_t)(s->failed[KUBE_CREATE] + s->failed[KUBE_MERGE_PATCH] + s->failed[KUBE_DELETE]));
     json_dumpf(o, stdout, JSON_COMPACT);
     (void)putchar('\n');
     (void)fflush(stdout);
@@ -216,7 +224,8 @@ static int on_readyz(void *data, struct strbuf *out)
     return ok ? 200 : 503;
 }
 
-static const struct health_route routes[] = {{"/healthz", NULL, on_healthz}, {"/readyz", NULL, on_readyz}, {0}};
+static const struct health_route routes[] = {
+    {"/healthz", NULL, on_healthz}, {"/readyz", NULL, on_readyz}, {0}};
 
 static int set_up(struct probe *probe, int argc, char **argv, struct err *e)
 {
@@ -239,8 +248,14 @@ static int set_up(struct probe *probe, int argc, char **argv, struct err *e)
     scoped_free char *identity = xasprintf("%d-%08x", (int)getpid(), random_u32());
     for (int i = 2; i < argc && r == 0; i++) {
         if (strcmp(argv[i], "lease") == 0 && i + 1 < argc) {
-            struct lease_options l = {.ns = "default", .name = argv[++i], .identity = identity, .lease_ms = 4000,
-                                      .renew_ms = 3000, .retry_ms = 500, .changed = on_lease, .data = probe};
+            struct lease_options l = {.ns = "default",
+                                      .name = argv[++i],
+                                      .identity = identity,
+                                      .lease_ms = 4000,
+                                      .renew_ms = 3000,
+                                      .retry_ms = 500,
+                                      .changed = on_lease,
+                                      .data = probe};
             r = lease_new(probe->loop, probe->kube, &l, &probe->lease, e);
         } else if (strcmp(argv[i], "health") == 0 && i + 1 < argc) {
             r = health_new(probe->loop, argv[++i], routes, probe, &probe->health, e);

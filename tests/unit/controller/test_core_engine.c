@@ -42,7 +42,8 @@ static struct {
 
 int __wrap_watch_new(struct kube *k, const struct watch_spec *spec, struct watch **ret, struct err *e);
 void __wrap_watch_free(struct watch *w);
-struct kube_call *__wrap_kube_call(struct kube *k, const struct kube_request *req, kube_done_fn fn, void *data);
+struct kube_call *__wrap_kube_call(struct kube *k, const struct kube_request *req, kube_done_fn fn,
+                                   void *data);
 void __wrap_kube_cancel(struct kube_call *c);
 
 int __wrap_watch_new(struct kube *k, const struct watch_spec *spec, struct watch **ret, struct err *e)
@@ -58,14 +59,19 @@ void __wrap_watch_free(struct watch *w)
     (void)w;
 }
 
-struct kube_call *__wrap_kube_call(struct kube *k, const struct kube_request *req, kube_done_fn fn, void *data)
+struct kube_call *__wrap_kube_call(struct kube *k, const struct kube_request *req, kube_done_fn fn,
+                                   void *data)
 {
     struct kube_call *c = xcalloc(1, sizeof *c);
 
     (void)k;
     assert_ptr_equal(req->resource, &things);
-    *c = (struct kube_call){.verb = req->verb, .name = xstrdup(req->name), .uid = xstrdup(req->uid),
-                            .body = json_deep_copy(req->body), .fn = fn, .data = data};
+    *c = (struct kube_call){.verb = req->verb,
+                            .name = xstrdup(req->name),
+                            .uid = xstrdup(req->uid),
+                            .body = json_deep_copy(req->body),
+                            .fn = fn,
+                            .data = data};
     list_append(&fake.calls, &c->node);
     fake.in_flight++;
     fake.max_in_flight = MAX(fake.max_in_flight, fake.in_flight);
@@ -146,9 +152,13 @@ static void settle(void)
         struct kube_call *c = LIST_ENTRY(fake.calls.next, struct kube_call, node);
         json_t *o = NULL;
         int status = act(c, &o);
-        struct kube_result r = {.http = status ? status : 200, .object = o, .reason = "", .message = status ? "refused" : ""};
-        r.code = status == 0 ? 0 : status == 404 ? -ENOENT : status == 409 ? (c->verb == KUBE_CREATE ? -EEXIST : -ESTALE)
-                 : status == 422 ? -EINVAL : -EAGAIN;
+        struct kube_result r = {
+            .http = status ? status : 200, .object = o, .reason = "", .message = status ? "refused" : ""};
+        r.code = status == 0     ? 0
+                 : status == 404 ? -ENOENT
+                 : status == 409 ? (c->verb == KUBE_CREATE ? -EEXIST : -ESTALE)
+                 : status == 422 ? -EINVAL
+                                 : -EAGAIN;
         fake.in_flight--;
         fake.n_calls++;
         list_remove(&c->node);
@@ -158,7 +168,8 @@ static void settle(void)
     }
 }
 
-/* ---- the controller under test: parent NAME wants NAME-child; "want" in a parent is copied to the child ---- */
+/* ---- the controller under test: parent NAME wants NAME-child; "want" in a parent is copied to the child
+ * ---- */
 
 struct rig {
     struct engine *engine;
@@ -190,7 +201,8 @@ static int reconcile(struct pass *p, void *data, struct err *e)
     const struct object *c = store_get(r->store, "", child);
     if (!o) {
         if (c)
-            pass_add(p, (struct action){.verb = KUBE_DELETE, .resource = &things, .name = child, .uid = object_uid(c)});
+            pass_add(p, (struct action){
+                            .verb = KUBE_DELETE, .resource = &things, .name = child, .uid = object_uid(c)});
         return 0;
     }
     const char *want = obj_str(object_json(o), "spec.want");
@@ -462,7 +474,10 @@ static int many(struct pass *p, void *data, struct err *e)
         return 0;
     for (int i = 0; i < 10; i++) {
         scoped_free char *name = xasprintf("m%d", i);
-        pass_add(p, (struct action){.verb = KUBE_CREATE, .resource = &things, .body = object(name, "x"), .with_previous = i != 5});
+        pass_add(p, (struct action){.verb = KUBE_CREATE,
+                                    .resource = &things,
+                                    .body = object(name, "x"),
+                                    .with_previous = i != 5});
     }
     return 0;
 }

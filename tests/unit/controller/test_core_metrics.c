@@ -7,10 +7,16 @@
 #include "controller/core/metrics.h"
 
 static const double bounds[] = {1, 2.5, 10};
-static const struct metric_def counter = {.name = "c_total", .help = "Things", .type = METRIC_COUNTER, .label = {"a", "b"}};
-static const struct metric_def gauge = {.name = "g", .help = "Now", .type = METRIC_GAUGE, .label = {"x"}, .drop_zero = true};
-static const struct metric_def histogram = {
-    .name = "h_ms", .help = "How long", .type = METRIC_HISTOGRAM, .label = {"k"}, .buckets = bounds, .n_buckets = 3};
+static const struct metric_def counter = {
+    .name = "c_total", .help = "Things", .type = METRIC_COUNTER, .label = {"a", "b"}};
+static const struct metric_def gauge = {
+    .name = "g", .help = "Now", .type = METRIC_GAUGE, .label = {"x"}, .drop_zero = true};
+static const struct metric_def histogram = {.name = "h_ms",
+                                            .help = "How long",
+                                            .type = METRIC_HISTOGRAM,
+                                            .label = {"k"},
+                                            .buckets = bounds,
+                                            .n_buckets = 3};
 
 static void the_text_is_what_prometheus_reads(void **state)
 {

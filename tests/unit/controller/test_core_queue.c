@@ -251,7 +251,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(adding_a_delayed_key_makes_it_ready_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(failures_back_off_with_jitter_and_a_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_retry_waits_as_long_as_the_server_asked, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_reason_of_a_failure_is_kept_until_it_is_forgotten, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_reason_of_a_failure_is_kept_until_it_is_forgotten, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(names_that_no_object_can_have_are_ignored, set_up, tear_down),
         cmocka_unit_test_setup_teardown(many_delays_come_out_in_time_order, set_up, tear_down),
     };

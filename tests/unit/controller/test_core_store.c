@@ -44,8 +44,7 @@ static void by_tags(const json_t *o, struct index_values *v)
     json_t *tag;
     size_t i;
 
-    json_array_foreach (obj_at(o, "spec.tags"), i, tag)
-        index_add(v, json_string_value(tag));
+    json_array_foreach(obj_at(o, "spec.tags"), i, tag) index_add(v, json_string_value(tag));
 }
 
 static const char *const share[] = {"spec.template", NULL};
@@ -99,8 +98,8 @@ static int tear_down(void **state)
 static json_t *thing(const char *name, const char *uid, int version, const char *pool, json_t *spec)
 {
     scoped_free char *v = xasprintf("%d", version);
-    json_t *o = json_pack("{s:s,s:{s:s,s:s,s:s,s:s,s:[{}]}}", "kind", "Thing", "metadata", "name", name, "namespace", "n",
-                          "uid", uid, "resourceVersion", v, "managedFields");
+    json_t *o = json_pack("{s:s,s:{s:s,s:s,s:s,s:s,s:[{}]}}", "kind", "Thing", "metadata", "name", name,
+                          "namespace", "n", "uid", uid, "resourceVersion", v, "managedFields");
 
     if (pool)
         obj_set(o, "metadata.labels.pool", json_string(pool));
@@ -148,8 +147,8 @@ static void what_is_put_can_be_read_back(void **state)
 static void an_object_reads_the_same_when_it_is_parsed_again(void **state)
 {
     struct rig *r = *state;
-    json_t *spec = json_pack("{s:i,s:[s,s],s:{s:s,s:[n,b,f]}}", "size", 1, "tags", "x", "y", "template", "image", "i\xc3\xa9",
-                             "more", 1, 1.5);
+    json_t *spec = json_pack("{s:i,s:[s,s],s:{s:s,s:[n,b,f]}}", "size", 1, "tags", "x", "y", "template",
+                             "image", "i\xc3\xa9", "more", 1, 1.5);
     scoped(json_decref) json_t *o = thing("a", "u1", 5, "p", spec);
     scoped(json_decref) json_t *want = json_deep_copy(o);
 
@@ -245,7 +244,8 @@ static void a_list_removes_what_it_does_not_show_but_nothing_newer(void **state)
     put(r, thing("kept", "u2", 6, NULL, NULL));
     store_list_begin(r->store);
     put(r, thing("kept", "u2", 6, NULL, NULL));
-    put(r, thing("ours", "u3", 12, NULL, NULL)); /* created by us while the list of version 10 was on its way */
+    put(r,
+        thing("ours", "u3", 12, NULL, NULL)); /* created by us while the list of version 10 was on its way */
     store_list_end(r->store, 10, false);
     assert_null(store_get(r->store, "n", "old"));
     assert_non_null(store_get(r->store, "n", "kept"));
@@ -328,15 +328,16 @@ struct model {
     int uid, version, pool, tags; /* tags: bits */
 };
 
-static void check_index(struct rig *r, const struct model *m, int index, const char *value, bool (*in)(const struct model *, int),
-                        int which)
+static void check_index(struct rig *r, const struct model *m, int index, const char *value,
+                        bool (*in)(const struct model *, int), int which)
 {
     struct index_cursor c;
     size_t want = 0, got = 0;
 
     for (int i = 0; i < NAMES; i++)
         want += m[i].there && in(&m[i], which);
-    for (const struct object *o = store_index_first(r->store, index, value, &c); o; o = store_index_next(&c)) {
+    for (const struct object *o = store_index_first(r->store, index, value, &c); o;
+         o = store_index_next(&c)) {
         int i = atoi(object_name(o) + 1);
         assert_true(m[i].there && in(&m[i], which));
         got++;
@@ -443,12 +444,16 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_object_reads_the_same_when_it_is_parsed_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(equal_parts_are_kept_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(changes_are_told_once_and_stale_ones_never, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_version_that_changed_alone_is_what_the_next_patch_carries, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_new_object_by_the_same_name_is_a_deletion_and_an_addition, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_version_that_changed_alone_is_what_the_next_patch_carries, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_new_object_by_the_same_name_is_a_deletion_and_an_addition, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(what_we_deleted_does_not_come_back_by_late_events, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_list_removes_what_it_does_not_show_but_nothing_newer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_list_removes_what_it_does_not_show_but_nothing_newer, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_list_that_was_cut_off_removes_nothing, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(versions_that_go_backwards_are_believed_after_a_rewind, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(versions_that_go_backwards_are_believed_after_a_rewind, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(tombstones_run_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_no_object_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(random_histories_keep_table_and_indexes_in_step, set_up, tear_down),

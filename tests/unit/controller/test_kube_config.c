@@ -19,12 +19,13 @@
 
 static void a_complete_file_is_read(void **state)
 {
-    static const char text[] = "apiVersion: v1\nkind: Config\ncurrent-context: one\n"
-                               "clusters:\n- name: c\n  cluster:\n    server: https://h:6443/\n    tls-server-name: other\n"
-                               "    certificate-authority-data: " TWO_PEM "\n    insecure-skip-tls-verify: false\n"
-                               "users:\n- name: u\n  user: {client-certificate: a/b.crt, client-key: /k, username: \"\"}\n"
-                               "contexts:\n- name: one\n  context: {cluster: c, user: u, namespace: ns}\n"
-                               "- name: two\n  context: {cluster: c, user: t}\npreferences: {}\n";
+    static const char text[] =
+        "apiVersion: v1\nkind: Config\ncurrent-context: one\n"
+        "clusters:\n- name: c\n  cluster:\n    server: https://h:6443/\n    tls-server-name: other\n"
+        "    certificate-authority-data: " TWO_PEM "\n    insecure-skip-tls-verify: false\n"
+        "users:\n- name: u\n  user: {client-certificate: a/b.crt, client-key: /k, username: \"\"}\n"
+        "contexts:\n- name: one\n  context: {cluster: c, user: u, namespace: ns}\n"
+        "- name: two\n  context: {cluster: c, user: t}\npreferences: {}\n";
     scoped(kube_config_free) struct kube_config *c = NULL;
     struct err e = {0};
 
@@ -43,9 +44,10 @@ static void a_complete_file_is_read(void **state)
 /* The parts around what a case is about. */
 static char *file_with(const char *cluster, const char *user)
 {
-    return xasprintf("{current-context: x, clusters: [{name: c, cluster: {%s}}], users: [{name: u, user: {%s}}], "
-                     "contexts: [{name: x, context: {cluster: c, user: u}}]}",
-                     cluster, user);
+    return xasprintf(
+        "{current-context: x, clusters: [{name: c, cluster: {%s}}], users: [{name: u, user: {%s}}], "
+        "contexts: [{name: x, context: {cluster: c, user: u}}]}",
+        cluster, user);
 }
 
 static void bad_files_get_one_sentence_that_names_the_field(void **state)
@@ -54,22 +56,22 @@ static void bad_files_get_one_sentence_that_names_the_field(void **state)
     static const struct {
         const char *cluster, *user, *says;
     } cases[] = {
-        {"",                                                  "",                                 "server is missing"        },
-        {"server: \"http://h\"",                              "",                                 "must be https://"         },
-        {"server: \"https://\"",                              "",                                 "must be https://"         },
-        {"server: \"https://u:p@h\"",                         "",                                 "without user"             },
-        {"server: [1]",                                       "",                                 "server must be a text"    },
-        {"server: \"https://h\", insecure-skip-tls-verify: true", "",                             "insecure-skip-tls-verify" },
-        {"server: \"https://h\", proxy-url: \"http://p\"",    "",                                 "proxy-url"                },
-        {"server: \"https://h\", certificate-authority-data: \"!\"", "",                          "not base64"               },
-        {"server: \"https://h\", certificate-authority-data: \"YWJj\"", "",                       "must be PEM"              },
-        {good,                                                "exec: {command: aws}",             "exec is refused"          },
-        {good,                                                "auth-provider: {name: gcp}",       "auth-provider is refused" },
-        {good,                                                "username: a, password: b",         "has no passwords"         },
-        {good,                                                "as: root",                         "impersonation"            },
-        {good,                                                "client-certificate: /c",           "client-key is missing"    },
-        {good,                                                "client-key: /c",                   "client-certificate is missing"},
-        {good,                                                "token: \"a\\nb\"",                 "one line"                 },
+        {"", "", "server is missing"},
+        {"server: \"http://h\"", "", "must be https://"},
+        {"server: \"https://\"", "", "must be https://"},
+        {"server: \"https://u:p@h\"", "", "without user"},
+        {"server: [1]", "", "server must be a text"},
+        {"server: \"https://h\", insecure-skip-tls-verify: true", "", "insecure-skip-tls-verify"},
+        {"server: \"https://h\", proxy-url: \"http://p\"", "", "proxy-url"},
+        {"server: \"https://h\", certificate-authority-data: \"!\"", "", "not base64"},
+        {"server: \"https://h\", certificate-authority-data: \"YWJj\"", "", "must be PEM"},
+        {good, "exec: {command: aws}", "exec is refused"},
+        {good, "auth-provider: {name: gcp}", "auth-provider is refused"},
+        {good, "username: a, password: b", "has no passwords"},
+        {good, "as: root", "impersonation"},
+        {good, "client-certificate: /c", "client-key is missing"},
+        {good, "client-key: /c", "client-certificate is missing"},
+        {good, "token: \"a\\nb\"", "one line"},
     };
 
     (void)state;
@@ -89,23 +91,26 @@ static void what_is_no_kubeconfig_is_refused(void **state)
     static const struct {
         const char *text, *says;
     } cases[] = {
-        {"",                                        "no mapping"                },
-        {"- a",                                     "no mapping"                },
-        {"a: b",                                    "current-context is missing"},
-        {"current-context: x",                      "contexts has no entry"     },
-        {"a: &x 1\nb: *x",                          "aliases"                   },
-        {"a: 1\na: 2",                              "twice"                     },
-        {"a: [1",                                   "line"                      },
-        {"{a: {b: {c: {d: {e: {f: {g: {h: {i: {j: {k: {l: {m: {n: {o: {p: {q: {r: {s: {t: {u: {v: {w: {x: {y: {z: "
-         "{a: {b: {c: {d: {e: {f: {g: 1}}}}}}}}}}}}}}}}}}}}}}}}}}}}}}}}}", "nested"},
-        {"? [a]\n: b",                              "a key must be"             },
+        {"", "no mapping"},
+        {"- a", "no mapping"},
+        {"a: b", "current-context is missing"},
+        {"current-context: x", "contexts has no entry"},
+        {"a: &x 1\nb: *x", "aliases"},
+        {"a: 1\na: 2", "twice"},
+        {"a: [1", "line"},
+        {"{a: {b: {c: {d: {e: {f: {g: {h: {i: {j: {k: {l: {m: {n: {o: {p: {q: {r: {s: {t: {u: {v: {w: {x: "
+         "{y: {z: "
+         "{a: {b: {c: {d: {e: {f: {g: 1}}}}}}}}}}}}}}}}}}}}}}}}}}}}}}}}}",
+         "nested"},
+        {"? [a]\n: b", "a key must be"},
     };
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         scoped(kube_config_free) struct kube_config *c = NULL;
         struct err e = {0};
-        assert_int_equal(kube_config_parse(cases[i].text, strlen(cases[i].text), NULL, NULL, &c, &e), -EINVAL);
+        assert_int_equal(kube_config_parse(cases[i].text, strlen(cases[i].text), NULL, NULL, &c, &e),
+                         -EINVAL);
         if (!strstr(err_text(&e), cases[i].says))
             fail_msg("case %zu says \"%s\"", i, err_text(&e));
     }
@@ -175,9 +180,18 @@ static void base64_takes_what_encoders_write(void **state)
         int r;
         const char *out;
     } cases[] = {
-        {"",         0,       ""      }, {"YQ==", 0, "a"}, {"YWI=", 0, "ab"}, {"YWJj", 0, "abc"}, {"YW\nJj\r\n ", 0, "abc"},
-        {"YQ=",      -EINVAL, NULL    }, {"Y",    -EINVAL, NULL}, {"YQ==YQ==", -EINVAL, NULL}, {"Y===", -EINVAL, NULL},
-        {"YW-j",     -EINVAL, NULL    }, {"=",    -EINVAL, NULL}, {"====", -EINVAL, NULL},
+        {"", 0, ""},
+        {"YQ==", 0, "a"},
+        {"YWI=", 0, "ab"},
+        {"YWJj", 0, "abc"},
+        {"YW\nJj\r\n ", 0, "abc"},
+        {"YQ=", -EINVAL, NULL},
+        {"Y", -EINVAL, NULL},
+        {"YQ==YQ==", -EINVAL, NULL},
+        {"Y===", -EINVAL, NULL},
+        {"YW-j", -EINVAL, NULL},
+        {"=", -EINVAL, NULL},
+        {"====", -EINVAL, NULL},
     };
 
     (void)state;
@@ -200,7 +214,9 @@ static void yaml_scalars_have_the_types_that_they_look_like(void **state)
     (void)state;
     assert_int_equal(yaml_parse(text, strlen(text), &v, NULL), 0);
     scoped_free char *json = json_dumps(v, JSON_COMPACT | JSON_SORT_KEYS);
-    assert_string_equal(json, "{\"a\":true,\"b\":\"true\",\"c\":null,\"d\":null,\"e\":\"12\",\"f\":\"x\\n\",\"g\":[],\"h\":{}}");
+    assert_string_equal(
+        json,
+        "{\"a\":true,\"b\":\"true\",\"c\":null,\"d\":null,\"e\":\"12\",\"f\":\"x\\n\",\"g\":[],\"h\":{}}");
 }
 
 int main(void)

@@ -11,9 +11,12 @@
 
 static const char pod_text[] =
     "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\",\"namespace\":\"n\",\"uid\":\"u\","
-    "\"resourceVersion\":\"41\",\"labels\":{\"x/y.z\":\"1\",\"b\":\"2\"},\"annotations\":{\"kubectl.kubernetes.io/"
-    "last-applied-configuration\":\"{}\"},\"managedFields\":[{}],\"ownerReferences\":[{\"uid\":\"p\"},{\"uid\":\"q\","
-    "\"controller\":true}]},\"spec\":{\"nodeName\":\"n1\",\"containers\":[{}]},\"status\":{\"phase\":\"Running\","
+    "\"resourceVersion\":\"41\",\"labels\":{\"x/"
+    "y.z\":\"1\",\"b\":\"2\"},\"annotations\":{\"kubectl.kubernetes.io/"
+    "last-applied-configuration\":\"{}\"},\"managedFields\":[{}],\"ownerReferences\":[{\"uid\":\"p\"},{"
+    "\"uid\":\"q\","
+    "\"controller\":true}]},\"spec\":{\"nodeName\":\"n1\",\"containers\":[{}]},\"status\":{\"phase\":"
+    "\"Running\","
     "\"conditions\":[{\"type\":\"Ready\",\"status\":\"True\"},{\"type\":\"Other\",\"status\":\"False\"}]}}";
 
 static json_t *pod(void)
@@ -95,20 +98,20 @@ static void times_are_read_in_every_form_that_the_api_writes(void **state)
         int r;
         int64_t ms;
     } cases[] = {
-        {"1970-01-01T00:00:00Z",             0,       0            },
-        {"2026-11-30T23:06:41Z",             0,       1796080001000},
-        {"2026-11-30T23:06:41.123456789Z",   0,       1796080001123},
-        {"2026-12-01T01:06:41+02:00",        0,       1796080001000},
-        {"2026-11-30T18:06:41.5-05:00",      0,       1796080001500},
-        {"2026-11-30t23:06:41z",             0,       1796080001000},
-        {"",                                 -EINVAL, 0            },
-        {"2026-11-30",                       -EINVAL, 0            },
-        {"2026-11-30T23:06:41",              -EINVAL, 0            },
-        {"2026-11-30T23:06:41.Z",            -EINVAL, 0            },
-        {"2026-13-30T23:06:41Z",             -EINVAL, 0            },
-        {"2026-11-30T24:06:41Z",             -EINVAL, 0            },
-        {"2026-11-30T23:06:41Zx",            -EINVAL, 0            },
-        {"2026-11-30T23:06:41+2:00",         -EINVAL, 0            },
+        {"1970-01-01T00:00:00Z", 0, 0},
+        {"2026-11-30T23:06:41Z", 0, 1796080001000},
+        {"2026-11-30T23:06:41.123456789Z", 0, 1796080001123},
+        {"2026-12-01T01:06:41+02:00", 0, 1796080001000},
+        {"2026-11-30T18:06:41.5-05:00", 0, 1796080001500},
+        {"2026-11-30t23:06:41z", 0, 1796080001000},
+        {"", -EINVAL, 0},
+        {"2026-11-30", -EINVAL, 0},
+        {"2026-11-30T23:06:41", -EINVAL, 0},
+        {"2026-11-30T23:06:41.Z", -EINVAL, 0},
+        {"2026-13-30T23:06:41Z", -EINVAL, 0},
+        {"2026-11-30T24:06:41Z", -EINVAL, 0},
+        {"2026-11-30T23:06:41Zx", -EINVAL, 0},
+        {"2026-11-30T23:06:41+2:00", -EINVAL, 0},
     };
 
     (void)state;
@@ -138,24 +141,24 @@ static void selectors_choose_as_the_server_would(void **state)
         const char *selector;
         int r;
     } labels[] = {
-        {NULL,                 1      },
-        {"",                   1      },
-        {"b=2",                1      },
-        {"b==2",               1      },
-        {"b = 2, x/y.z = 1",   1      },
-        {"b=3",                0      },
-        {"b=2,x/y.z=2",        0      },
-        {"b",                  1      },
-        {"c",                  0      },
-        {"!c",                 1      },
-        {"!b",                 0      },
-        {"b!=3",               1      },
-        {"c!=3",               1      },
-        {"b!=2",               0      },
-        {"b in (2,3)",         -EINVAL},
-        {"b notin (2)",        -EINVAL},
-        {"b>1",                -EINVAL},
-        {",",                  -EINVAL},
+        {NULL, 1},
+        {"", 1},
+        {"b=2", 1},
+        {"b==2", 1},
+        {"b = 2, x/y.z = 1", 1},
+        {"b=3", 0},
+        {"b=2,x/y.z=2", 0},
+        {"b", 1},
+        {"c", 0},
+        {"!c", 1},
+        {"!b", 0},
+        {"b!=3", 1},
+        {"c!=3", 1},
+        {"b!=2", 0},
+        {"b in (2,3)", -EINVAL},
+        {"b notin (2)", -EINVAL},
+        {"b>1", -EINVAL},
+        {",", -EINVAL},
     };
     scoped(json_decref) json_t *o = pod();
 

@@ -11,12 +11,15 @@ static void what_an_object_is_can_be_told_without_parsing(void **state)
     } cases[] = {
         {"{}", true, NULL, NULL, NULL},
         {" { \"metadata\" : { } } ", true, NULL, NULL, NULL},
-        {"{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"12\"},\"x\":[1,{\"metadata\":{}}]}", true, "a", "12", NULL},
+        {"{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"12\"},\"x\":[1,{\"metadata\":{}}]}", true, "a",
+         "12", NULL},
         {"{\"metadata\":{\"managedFields\":[{\"a\":\"]\\\"}\"}],\"name\":\"a\"}}", true, "a", NULL,
          "\"managedFields\":[{\"a\":\"]\\\"}\"}],"},
-        {"{\"metadata\":{\"name\":\"a\" , \"managedFields\":[] }}", true, "a", NULL, ", \"managedFields\":[]"},
+        {"{\"metadata\":{\"name\":\"a\" , \"managedFields\":[] }}", true, "a", NULL,
+         ", \"managedFields\":[]"},
         {"{\"metadata\":{\"managedFields\":[]}}", true, NULL, NULL, "\"managedFields\":[]"},
-        {"{\"spec\":{\"managedFields\":[]},\"metadata\":{\"labels\":{\"name\":\"no\"}}}", true, NULL, NULL, NULL},
+        {"{\"spec\":{\"managedFields\":[]},\"metadata\":{\"labels\":{\"name\":\"no\"}}}", true, NULL, NULL,
+         NULL},
         {"{\"metadata\":{\"name\":\"a\\u0062\"}}", false, NULL, NULL, NULL},
         {"{\"metadata\":{\"name\":\"a\",\"name\":\"b\"}}", false, NULL, NULL, NULL},
         {"{\"metadata\":{},\"metadata\":{}}", false, NULL, NULL, NULL},
@@ -72,7 +75,12 @@ static void versions_are_numbers_or_nothing(void **state)
     static const struct {
         const char *text;
         unsigned long long n;
-    } cases[] = {{"0", 0}, {"12", 12}, {"", 0}, {"1a", 0}, {"-1", 0}, {"9999999999999999999", 9999999999999999999ull},
+    } cases[] = {{"0", 0},
+                 {"12", 12},
+                 {"", 0},
+                 {"1a", 0},
+                 {"-1", 0},
+                 {"9999999999999999999", 9999999999999999999ull},
                  {"99999999999999999999", 0}};
 
     (void)state;

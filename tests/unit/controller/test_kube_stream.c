@@ -36,13 +36,14 @@ static void on_line(void *data, enum watch_type type, json_t *object)
 static const char list_text[] =
     "{\"kind\":\"PodList\",\"metadata\":{\"resourceVersion\":\"7\",\"continue\":\"next\",\"extra\":3},"
     "\"more\":{\"items\":[{\"no\":1}],\"metadata\":{\"resourceVersion\":\"bad\"}},\"items\":["
-    "{\"a\":1,\"metadata\":{\"name\":\"x\"},\"items\":[1,[2,{\"b\":null}],true,-1.5,\"\\u00e9\\u0000\"]},{\"a\":{}},{}]}";
-static const char list_items[] =
-    "{\"a\":1,\"metadata\":{\"name\":\"x\"},\"items\":[1,[2,{\"b\":null}],true,-1.5,\"\xc3\xa9\\u0000\"]};{\"a\":{}};{};";
+    "{\"a\":1,\"metadata\":{\"name\":\"x\"},\"items\":[1,[2,{\"b\":null}],true,-1.5,\"\\u00e9\\u0000\"]},{"
+    "\"a\":{}},{}]}";
+static const char list_items[] = "{\"a\":1,\"metadata\":{\"name\":\"x\"},\"items\":[1,[2,{\"b\":null}],true,-"
+                                 "1.5,\"\xc3\xa9\\u0000\"]};{\"a\":{}};{};";
 
 /* Feeds text in pieces of `step` bytes. */
-static int feed(const char *text, size_t n, size_t step, struct seen *seen, const char **version, const char **next,
-                struct list_stream **ret)
+static int feed(const char *text, size_t n, size_t step, struct seen *seen, const char **version,
+                const char **next, struct list_stream **ret)
 {
     int r = list_stream_new(1000, on_item, seen, ret, NULL);
 
@@ -83,10 +84,21 @@ static void a_list_that_is_cut_off_anywhere_is_not_taken_for_whole(void **state)
 static void what_is_no_list_is_refused(void **state)
 {
     static const char *const bad[] = {
-        "[]", "1", "null", "\"x\"", "{}", "{\"items\":[]}", "{\"items\":[1],\"metadata\":{\"resourceVersion\":\"1\"}}",
-        "{\"items\":[[]],\"metadata\":{\"resourceVersion\":\"1\"}}", "{\"metadata\":{\"resourceVersion\":\"1\"}}x",
-        "{\"metadata\":{\"resourceVersion\":\"1\"}}{}", "{\"items\":[{\"a\":99999999999999999999}]}",
-        "{\"items\":[{\"a\":1e999}]}", "{\"items\":[{\"a\\u0000b\":1}]}", "{\"items\":[{\"a\":\"\xff\"}]}", "{\"items\":[{,}]}",
+        "[]",
+        "1",
+        "null",
+        "\"x\"",
+        "{}",
+        "{\"items\":[]}",
+        "{\"items\":[1],\"metadata\":{\"resourceVersion\":\"1\"}}",
+        "{\"items\":[[]],\"metadata\":{\"resourceVersion\":\"1\"}}",
+        "{\"metadata\":{\"resourceVersion\":\"1\"}}x",
+        "{\"metadata\":{\"resourceVersion\":\"1\"}}{}",
+        "{\"items\":[{\"a\":99999999999999999999}]}",
+        "{\"items\":[{\"a\":1e999}]}",
+        "{\"items\":[{\"a\\u0000b\":1}]}",
+        "{\"items\":[{\"a\":\"\xff\"}]}",
+        "{\"items\":[{,}]}",
     };
 
     (void)state;
@@ -103,7 +115,8 @@ static void what_is_no_list_is_refused(void **state)
 
 static void an_item_above_the_limit_is_refused(void **state)
 {
-    static const char *const shape[] = {"{\"items\":[{\"a\":\"%s\"}]}", "{\"items\":[{\"%s\":1}]}", "{\"items\":[{\"a\":[%s]}]}"};
+    static const char *const shape[] = {"{\"items\":[{\"a\":\"%s\"}]}", "{\"items\":[{\"%s\":1}]}",
+                                        "{\"items\":[{\"a\":[%s]}]}"};
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(shape); i++) {
@@ -132,8 +145,9 @@ static void an_item_above_the_limit_is_refused(void **state)
 
 static void watch_lines_come_out_whole_however_they_are_cut(void **state)
 {
-    static const char text[] = LINE("ADDED", "a") LINE("MODIFIED", "b") "\n\r\n" LINE("DELETED", "c") LINE("BOOKMARK", "d")
-        LINE("ERROR", "e") "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"cut";
+    static const char text[] =
+        LINE("ADDED", "a") LINE("MODIFIED", "b") "\n\r\n" LINE("DELETED", "c") LINE("BOOKMARK", "d")
+            LINE("ERROR", "e") "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"cut";
 
     (void)state;
     for (size_t step = 1; step <= sizeof text; step++) {
@@ -150,8 +164,14 @@ static void watch_lines_come_out_whole_however_they_are_cut(void **state)
 
 static void bad_and_oversized_lines_are_dropped_and_the_next_is_read(void **state)
 {
-    static const char *const bad[] = {"x\n", "{}\n", "[]\n", LINE("OTHER", "a"), "{\"type\":\"ADDED\",\"object\":1}\n",
-                                      "{\"type\":\"ADDED\"}\n", "\xff\n", "{\"type\":1,\"object\":{}}\n"};
+    static const char *const bad[] = {"x\n",
+                                      "{}\n",
+                                      "[]\n",
+                                      LINE("OTHER", "a"),
+                                      "{\"type\":\"ADDED\",\"object\":1}\n",
+                                      "{\"type\":\"ADDED\"}\n",
+                                      "\xff\n",
+                                      "{\"type\":1,\"object\":{}}\n"};
     char big[1000];
 
     (void)state;
@@ -191,7 +211,8 @@ static void a_stopped_stream_ignores_the_rest(void **state)
     (void)state;
     strbuf_init(&seen.text, 1000);
     stopping = line_stream_new(200, on_line_stop, &seen);
-    line_stream_feed(stopping, LINE("ERROR", "a") LINE("ADDED", "b"), strlen(LINE("ERROR", "a") LINE("ADDED", "b")));
+    line_stream_feed(stopping, LINE("ERROR", "a") LINE("ADDED", "b"),
+                     strlen(LINE("ERROR", "a") LINE("ADDED", "b")));
     assert_string_equal(seen.text.data, "5 a;");
     line_stream_free(stopping);
     strbuf_done(&seen.text);
