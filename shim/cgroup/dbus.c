@@ -153,26 +153,24 @@ static void put_field(struct strbuf *b, unsigned char code, const char *type, co
         dbus_put_string(b, value);
 }
 
-int dbus_send(struct dbus *d, const char *destination, const char *path, const char *interface,
-              const char *member, const char *signature, const struct strbuf *body, uint32_t *ret_serial,
-              struct err *e)
+int dbus_send(struct dbus *d, const struct dbus_call *call, uint32_t *ret_serial, struct err *e)
 {
     scoped_strbuf struct strbuf m;
     strbuf_init(&m, MESSAGE_MAX);
 
     strbuf_add(&m, (const char[]){'l', DBUS_CALL, 0, 1}, 4);
-    dbus_put_u32(&m, (uint32_t)body->len);
+    dbus_put_u32(&m, (uint32_t)call->body->len);
     dbus_put_u32(&m, ++d->serial);
     size_t fields = dbus_array_begin(&m, 8);
-    put_field(&m, FIELD_PATH, "o", path);
-    put_field(&m, FIELD_DESTINATION, "s", destination);
-    put_field(&m, FIELD_INTERFACE, "s", interface);
-    put_field(&m, FIELD_MEMBER, "s", member);
-    put_field(&m, FIELD_SIGNATURE, "g", signature);
+    put_field(&m, FIELD_PATH, "o", call->path);
+    put_field(&m, FIELD_DESTINATION, "s", call->destination);
+    put_field(&m, FIELD_INTERFACE, "s", call->interface);
+    put_field(&m, FIELD_MEMBER, "s", call->member);
+    put_field(&m, FIELD_SIGNATURE, "g", call->signature);
     dbus_array_end(&m, fields, 8);
     dbus_align(&m, 8);
-    strbuf_add(&m, body->data, body->len);
-    if (m.overflow || body->overflow)
+    strbuf_add(&m, call->body->data, call->body->len);
+    if (m.overflow || call->body->overflow)
         return err_set(e, -E2BIG, "message to systemd is too long");
 
     int r = fd_write_all(d->fd, m.data, m.len);

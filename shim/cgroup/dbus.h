@@ -28,10 +28,12 @@ void dbus_prop_u64(struct strbuf *b, const char *name, uint64_t value);
 void dbus_prop_pids(struct strbuf *b, const char *name, uint32_t pid);
 void dbus_prop_bytes(struct strbuf *b, const char *name, const uint8_t *bytes, size_t n);
 
+struct dbus_call {
+    const char *destination, *path, *interface, *member, *signature;
+    const struct strbuf *body;
+};
 /* Sends a method call; *ret_serial is what the answer refers to. */
-int dbus_send(struct dbus *d, const char *destination, const char *path, const char *interface,
-              const char *member, const char *signature, const struct strbuf *body, uint32_t *ret_serial,
-              struct err *e);
+int dbus_send(struct dbus *d, const struct dbus_call *call, uint32_t *ret_serial, struct err *e);
 
 /* ---- in ---- */
 enum dbus_type { DBUS_CALL = 1, DBUS_RETURN, DBUS_ERROR, DBUS_SIGNAL };

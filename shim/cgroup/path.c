@@ -40,13 +40,15 @@ static int expand_slice(struct strbuf *out, const char *slice, size_t n, struct 
     return 0;
 }
 
+/* For a path that cg_path_is_systemd(): it has its two colons. */
 static int expand_systemd(const char *p, struct strbuf *out, struct err *e)
 {
     static const char usual[] = "system.slice";
-    const char *prefix = strchr(p, ':') + 1, *name = strchr(prefix, ':') + 1;
-    const char *slice = p[0] == ':' ? usual : p;
-    size_t n_slice = p[0] == ':' ? strlen(usual) : (size_t)(prefix - 1 - p),
-           n_prefix = (size_t)(name - 1 - prefix);
+    size_t n_slice = strcspn(p, ":");
+    const char *slice = n_slice ? p : usual, *prefix = p + n_slice + 1;
+    size_t n_prefix = strcspn(prefix, ":");
+    const char *name = prefix + n_prefix + 1;
+    n_slice = n_slice ? n_slice : strlen(usual);
 
     if (!name[0] || strlen(name) > 200 || n_prefix > 40 || n_slice > 1000)
         return err_set(e, -EINVAL,

@@ -173,8 +173,14 @@ static int await(struct dbus *d, uint32_t serial, const char *unit, const char *
 static int call(struct dbus *d, const char *member, const char *signature, const struct strbuf *body,
                 const char *unit, const char *benign, struct err *e)
 {
+    const struct dbus_call c = {.destination = NAME,
+                                .path = OBJECT,
+                                .interface = MANAGER,
+                                .member = member,
+                                .signature = signature,
+                                .body = body};
     uint32_t serial = 0;
-    int r = dbus_send(d, NAME, OBJECT, MANAGER, member, signature, body, &serial, e);
+    int r = dbus_send(d, &c, &serial, e);
     return r < 0 ? r : await(d, serial, unit, benign, e);
 }
 
