@@ -131,7 +131,9 @@ int core_start_worker(struct core *c)
 void worker_arm(struct worker *w, int64_t us)
 {
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR1};
-    struct itimerspec at = {.it_value = {us / 1000000, us % 1000000 * 1000}};
+    const struct timespec after = {us / 1000000, us % 1000000 * 1000};
+    /* Again and again: the first one may come before the step that it is to interrupt has begun. */
+    struct itimerspec at = {.it_value = after, .it_interval = after};
 
     event._sigev_un._tid = w->tid;
     if (!w->has_timer)

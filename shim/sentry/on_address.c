@@ -42,7 +42,8 @@ static void connect_parked(struct call *call, int fd, const struct address *a)
     /* The attempt goes on in the kernel; connecting again waits for it (inet_stream_connect). */
     while (connect(fd, &a->u.any, a->len) < 0) {
         if (errno != EINTR) {
-            call_fail(call, errno);
+            /* The end of SO_SNDTIMEO: "already" is about our own second look, the caller asked once. */
+            call_fail(call, errno == EALREADY ? EINPROGRESS : errno);
             return;
         }
         if (call_interrupted(call, fd))
