@@ -1,5 +1,7 @@
 /* The shim's side of the sentry. */
 #include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -22,6 +24,7 @@
 #include "shim/cgroup/cgroup.h"
 #include "shim/launcher/pod.h"
 #include "shim/egress/policy.h"
+#include "shim/sentry/cut.h"
 #include "shim/sentry/dns_setup.h"
 #include "shim/filter/filter.h"
 #include "shim/sentry/core.h"
@@ -38,7 +41,7 @@
 
 struct sentry {
     pid_t pid;
-    int control;
+    int control, net_ns; /* net_ns: the pod's, a copy */
     bool asked_to_stop, gone;
     struct guard *guard;
     struct sentry_counts *counts; /* shared with it; whatever it writes there are just numbers */
@@ -72,8 +75,27 @@ static void answer_query(struct sentry *s, const struct message *m)
     (void)send_message(s, &answer, -1, NULL); /* it asks again */
 }
 
+/* What it asks for stays inside the pod's own network namespace. */
+static void cut(const struct sentry *s, const struct message *m)
+{
+    struct cut_socket sock = {.family = m->value >> 16 == AF_INET6 ? AF_INET6 : AF_INET,
+                              .protocol = (m->value & 0xff) == IPPROTO_UDP ? IPPROTO_UDP : IPPROTO_TCP,
+                              .local_port = (unsigned short)(m->a >> 16),
+                              .remote_port = (unsigned short)m->a};
+    struct err e = {0};
+
+    memcpy(sock.local, m->text, sizeof sock.local);
+    memcpy(sock.remote, m->text + sizeof sock.local, sizeof sock.remote);
+    if (cut_destroy(s->net_ns, &sock, &e) < 0)
+        log_warn("a connection that the policy no longer allows goes on", "error=%s", err_text(&e));
+}
+
 static void take_message(struct sentry *s, const struct message *m)
 {
+    if (m->type == MESSAGE_CUT) {
+        cut(s, m);
+        return;
+    }
     if (m->type == MESSAGE_TASK_QUERY) {
         answer_query(s, m);
     } else if (m->type == MESSAGE_DONE && m->cookie == s->wanted) {
@@ -223,6 +245,7 @@ int sentry_start(struct loop *loop, const struct sentry_params *p, const struct 
 
     scoped(sentry_stop) struct sentry *s = xcalloc(1, sizeof *s);
     s->control = -1;
+    s->net_ns = fcntl(p->pod->cni_net_ns, F_DUPFD_CLOEXEC, 3);
     s->loop = loop;
     s->events = *ev;
     s->counts = mmap(NULL, sizeof *s->counts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -254,6 +277,7 @@ void sentry_stop(struct sentry *s)
         (void)waitpid(s->pid, NULL, 0); /* the guard's directory can go only after it */
     }
     fd_close(s->control);
+    fd_close(s->net_ns);
     guard_free(s->guard);
     if (s->counts)
         (void)munmap(s->counts, sizeof *s->counts);

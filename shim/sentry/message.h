@@ -11,6 +11,8 @@ enum message_type {
     MESSAGE_READY,      /* value 0, or -errno with text; a descriptor: a test socket for the guard */
     MESSAGE_DONE,       /* answers the request with the same cookie: value 0 or -errno */
     MESSAGE_TASK_QUERY, /* value: a thread id; what is it, and does it have a signal to take? */
+    MESSAGE_CUT,        /* a socket to destroy; value: family << 16 | protocol, a: local port << 16 | remote port, text: the two
+                           addresses, 16 bytes each */
     /* shim -> sentry */
     MESSAGE_LISTENER, /* a descriptor; text: the container's id */
     MESSAGE_QUIESCE,  /* DONE when nothing short is in flight */

@@ -23,6 +23,7 @@
 #include "base/fd.h"
 #include "base/scoped.h"
 #include "shim/sentry/core.h"
+#include "shim/sentry/cut.h"
 #include "shim/sentry/dns.h"
 #include "shim/sentry/message.h"
 #include "shim/sentry/task.h"
@@ -169,13 +170,16 @@ struct waiting { /* requests that are answered when calls in flight are done */
 static int take_policy(struct core *c, int fd, int64_t len)
 {
     if (fd < 0)
-        return egress_set_policy(&c->egress, NULL, 0, NULL);
+        return egress_set_policy(&c->egress, NULL, 0, NULL); /* more is allowed now, nothing less */
     if (len < 0 || len > (int64_t)POLICY_TEXT_MAX)
         return -EFBIG;
     scoped_free char *text = malloc((size_t)len + 1);
     if (!text || pread(fd, text, (size_t)len, 0) != len)
         return -EIO;
-    return egress_set_policy(&c->egress, text, (size_t)len, NULL);
+    int r = egress_set_policy(&c->egress, text, (size_t)len, NULL);
+    if (r == 0)
+        cut_find(c);
+    return r;
 }
 
 static int take_dns_socket(struct core *c, const struct message *m, int fd)

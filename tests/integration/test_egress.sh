@@ -8,7 +8,7 @@
 HERE=$TOP/tests/integration/egress
 WORK=$(mktemp -d "$RIG_DIR/egress.XXXXXX")
 chmod 755 "$WORK"
-cp "$HERE/client.py" "$WORK/"
+cp "$HERE/client.py" "$HERE/hold.py" "$WORK/"
 for ip in 198.51.100.10 198.51.100.20 198.51.100.30 198.51.100.53 169.254.169.254; do ip addr add $ip/32 dev lo; done
 python3 "$HERE/servers.py" "$WORK/world.log" > "$WORK/ready" & WORLD=$!
 trap 'kill $WORLD 2>/dev/null' EXIT
@@ -105,6 +105,34 @@ tcp api.test.example 443: no such name
 own 5000: own'
 		gone
 	done
+}
+it_cuts_what_a_new_policy_no_longer_allows_within_a_second_and_leaves_the_rest() {
+	local socket
+	pod "$P1"
+	socket=$(echo /run/glovebox/pods/"$POD".sock)
+	crictl exec "$BOX" /usr/bin/python3 -u /t/hold.py 198.51.100.20:9000 198.51.100.30:7 > "$WORK/held" & HOLD=$!
+	eventually 5 grep -q holding "$WORK/held"
+	python3 "$HERE/set_egress.py" "$socket" '{"name":"P2","generation":2,"rules":[{"name":"echo","cidrs":["198.51.100.30"],"ports":[7],"protocol":"UDP"}]}'
+	eventually 2 grep -q '198.51.100.20:9000 ended' "$WORK/held"
+	sleep .5
+	! grep -q '198.51.100.30:7 ended' "$WORK/held" || broken "an allowed flow was cut"
+	expect 'tcp 198.51.100.20 9000: Connection refused
+udp 198.51.100.30 7: echo'
+	refused 'rules\[0\] must name' python3 "$HERE/set_egress.py" "$socket" '{"rules":[{"name":"x"}]}'
+	expect 'udp 198.51.100.30 7: echo'
+	python3 "$HERE/set_egress.py" "$socket" "$P1"
+	expect 'tcp 198.51.100.20 9000: hello'
+	kill $HOLD 2>/dev/null || true
+	gone
+}
+it_refuses_new_connections_when_the_lease_is_over_and_allows_them_when_it_is_confirmed() {
+	pod '{"name":"L","leaseSeconds":2,"rules":[{"name":"raw","cidrs":["198.51.100.20/32"]}]}'
+	expect 'tcp 198.51.100.20 9000: hello'
+	sleep 2.2
+	expect 'tcp 198.51.100.20 9000: Connection refused'
+	python3 "$HERE/set_egress.py" /run/glovebox/pods/"$POD".sock confirm
+	expect 'tcp 198.51.100.20 9000: hello'
+	gone
 }
 it_leaves_a_pod_without_the_annotation_to_its_network() {
 	pod ''
