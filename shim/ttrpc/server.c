@@ -26,6 +26,7 @@ struct ttrpc_server {
     size_t n_methods;
     void *data;
     struct list peers;
+    bool spoken_to; /* a request has come since nobody was connected */
     void (*on_alone)(void *data);
     void *on_alone_data;
 };
@@ -90,8 +91,10 @@ static void peer_free(struct peer *p)
     source_free(p->ending);
     ttrpc_conn_free(p->conn);
     free(p);
-    if (list_is_empty(&s->peers) && s->on_alone)
+    if (list_is_empty(&s->peers) && s->spoken_to && s->on_alone) {
+        s->spoken_to = false;
         s->on_alone(s->on_alone_data);
+    }
 }
 
 static void end_if_served(void *data)
@@ -250,6 +253,7 @@ static void on_request(struct peer *p, const struct ttrpc_frame *f, const uint8_
         return;
     }
     p->last_stream = f->stream;
+    p->server->spoken_to = true;
     if (f->flags & TTRPC_REMOTE_OPEN) {
         send_status(p, f->stream, TTRPC_UNIMPLEMENTED, "streaming calls are not served here");
         return;

@@ -31,7 +31,10 @@ int ttrpc_server_new(struct loop *loop, int listen_fd, const struct ttrpc_method
                      struct ttrpc_server **ret, struct err *e);
 /* Closes everything; parked calls are cancelled.  NULL is fine. */
 void ttrpc_server_free(struct ttrpc_server *s);
-/* fn runs when the last connection has gone, and must not free the server. */
+/*
+ * fn runs when the last connection has gone, and must not free the server.  Connections that asked for
+ * nothing do not count: `start` and `delete` only look whether somebody is there.
+ */
 void ttrpc_server_on_alone(struct ttrpc_server *s, void (*fn)(void *data), void *data);
 bool ttrpc_server_is_alone(const struct ttrpc_server *s); /* nobody is connected */
 /* No more connections, the present ones are served on. */

@@ -651,9 +651,17 @@ static void the_end_of_the_last_connection_is_told(void **state)
     ttrpc_server_on_alone(f->server, on_alone, &alone);
     assert_true(ttrpc_server_is_alone(f->server));
     int fd = dial(f);
-    int other = dial(f);
     settle(f);
     assert_false(ttrpc_server_is_alone(f->server));
+    fd_close(fd); /* one that asked for nothing was never there */
+    settle(f);
+    assert_true(ttrpc_server_is_alone(f->server));
+    assert_int_equal(alone, 0);
+
+    fd = dial(f);
+    int other = dial(f);
+    put_request(f, fd, (struct ask){.stream = 1, .method = "Echo"});
+    settle(f);
     fd_close(fd);
     settle(f);
     assert_int_equal(alone, 0);
