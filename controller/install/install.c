@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,26 +163,48 @@ static int write_config(int host, const struct options *o, const char *before, c
 
 /* ---- containerd ------------------------------------------------------------------------------------------------ */
 
-/* In the node's root, so that its own init system's client is used.  Containers go on while containerd restarts. */
-static int run_on_node(int host, const char *command, struct err *e)
+/* Never returns. */
+static void exec_on_node(int host, int mount_ns, const char *command)
+{
+    /* In the node's own mount namespace: systemctl refuses to work in what looks like a chroot. */
+    bool there = mount_ns >= 0 ? setns(mount_ns, CLONE_NEWNS) == 0 : fchdir(host) == 0 && chroot(".") == 0;
+
+    if (there && chdir("/") == 0)
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+    _exit(127);
+}
+
+static int wait_status(pid_t pid)
 {
     int status;
+
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return 126;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/*
+ * With the node's processes and files, so that its service manager's client works as at a shell there.
+ * Containers go on while containerd restarts.
+ */
+static int run_on_node(int host, const char *command, struct err *e)
+{
+    scoped_fd int pid_ns = openat(host, "proc/1/ns/pid", O_RDONLY | O_CLOEXEC);
+    scoped_fd int mount_ns = openat(host, "proc/1/ns/mnt", O_RDONLY | O_CLOEXEC);
     pid_t pid = fork();
 
     if (pid < 0)
         return err_sys(e, "fork");
     if (pid == 0) {
-        if (fchdir(host) == 0 && chroot(".") == 0)
-            execl("/bin/sh", "sh", "-c", command, (char *)NULL);
-        _exit(127);
+        /* setns() of a PID namespace counts for children only. */
+        pid_t inner = pid_ns >= 0 && setns(pid_ns, CLONE_NEWPID) < 0 ? -1 : fork();
+        if (inner == 0)
+            exec_on_node(host, mount_ns, command);
+        _exit(inner < 0 ? 125 : wait_status(inner));
     }
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            return err_sys(e, "wait for \"%s\"", command);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return err_set(e, -EIO, "on the node \"%s\" ended with status %d", command,
-                       WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
-    return 0;
+    int status = wait_status(pid);
+    return status == 0 ? 0 : err_set(e, -EIO, "on the node \"%s\" ended with status %d", command, status);
 }
 
 static int restart(int host, const struct options *o, struct err *e)
