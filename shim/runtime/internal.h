@@ -119,6 +119,7 @@ struct runtime {
     struct source *broken_source;
     enum quiet quiet;
     struct source *quiet_timer;
+    struct probes *probes; /* while all that runs is paused: who answers the kubelet */
     bool ending;
     int64_t view_cpu, view_memory; /* what the sentry shows: thousandths, bytes */
     struct answer pod_answer; /* Pause of the whole pod */

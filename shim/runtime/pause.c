@@ -22,7 +22,9 @@
 #include "base/loop.h"
 #include "base/map.h"
 #include "shim/cgroup/cgroup.h"
+#include "shim/launcher/pod.h"
 #include "shim/runtime/internal.h"
+#include "shim/runtime/probes.h"
 #include "shim/sentry/sentry.h"
 
 #define QUIET_MS 3000  /* for the sentry to become quiet */
@@ -211,10 +213,34 @@ static int make_quiet(struct runtime *rt, struct err *e)
     return r;
 }
 
+static bool someone_is_paused(struct runtime *rt)
+{
+    size_t at = 0;
+    void *value;
+
+    while (map_next(rt->containers, &at, NULL, &value))
+        if (((struct container *)value)->init.state == PS_PAUSED)
+            return true;
+    return false;
+}
+
+/* A pod of which anything runs answers for itself. */
+static void probes_update(struct runtime *rt)
+{
+    bool want = someone_is_paused(rt) && !someone_pauses(rt) && !someone_runs(rt) && rt->pod;
+    struct err e = {0};
+
+    if (!want)
+        probes_free(take(rt->probes));
+    else if (!rt->probes && probes_new(rt->loop, rt->pod->cni_net_ns, &rt->probes, &e) < 0)
+        log_warn("probes by network are not answered while the pod is paused", "pod=%s why=%s", rt->pod_id, err_text(&e));
+}
+
 void quiet_update(struct runtime *rt)
 {
     struct err e = {0};
 
+    probes_update(rt);
     if (rt->quiet == QUIET_NO || someone_pauses(rt) || (rt->quiet == QUIET_YES && !someone_runs(rt)))
         return;
     rt->quiet = QUIET_NO;

@@ -16,6 +16,7 @@
 #include "shim/launcher/pod.h"
 #include "shim/oci/spec.h"
 #include "shim/runtime/internal.h"
+#include "shim/runtime/probes.h"
 #include "shim/runtime/state.h"
 #include "shim/sentry/sentry.h"
 
@@ -221,6 +222,7 @@ void pod_unneeded(struct runtime *rt)
         return;
     sentry_stop(take(rt->sentry));
     rt->quiet = QUIET_NO;
+    probes_free(take(rt->probes));
     if (rt->sentry_cg)
         trash_add(rt, take(rt->sentry_cg), NULL);
     pod_free(take(rt->pod));

@@ -229,6 +229,40 @@ def case_an_exec_probe_does_not_restart_a_paused_pod():
     agent.kill(signal.SIGTERM)
 
 
+def probed(name, kind, **spec):
+    """A pod whose liveness probe would restart it at the first failure."""
+    probe = {kind: spec, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 1, "initialDelaySeconds": 1}
+    make(name, command="mkdir /w; echo hello > /w/index.html; httpd -p 8080 -h /w; i=0; while :; do i=$((i+1)); echo $i > /tmp/n; sleep 0.01; done",
+         livenessProbe=probe, readinessProbe=dict(probe, failureThreshold=2))
+
+
+def case_probes_by_http_and_tcp_do_not_restart_a_paused_pod():
+    agent = Agent()
+    probed("h", "httpGet", port=8080, path="/")
+    probed("t", "tcpSocket", port=8080)
+    for n in ("h", "t"):
+        wish(n, True)
+    for n in ("h", "t"):
+        until("paused", 20, lambda n=n: says(n, "True", "Paused"))
+    ip = get("h")["status"]["podIP"]
+    time.sleep(6)
+    for n in ("h", "t"):
+        assert restarts(n) == 0, n
+        assert condition(n, "Ready")["status"] == "True", n  # it keeps the readiness that it had
+    status = subprocess.run(["curl", "-s", "-m", "2", "-o", "/dev/null", "-w", "%{http_code}", f"http://{ip}:8080/"], capture_output=True, text=True, check=False).stdout
+    assert status == "503", status  # a client of the node that is no probe is told the truth
+    for n in ("h", "t"):
+        wish(n, False)
+    for n in ("h", "t"):
+        until("resumed", 20, lambda n=n: says(n, "False", "Running"))
+    assert subprocess.run(["curl", "-s", "-m", "2", f"http://{ip}:8080/"], capture_output=True, text=True, check=False).stdout == "hello\n"
+    time.sleep(4)
+    for n in ("h", "t"):
+        assert restarts(n) == 0, n
+    remove("h", "t")
+    agent.kill(signal.SIGTERM)
+
+
 def main():
     names = [n for n in globals() if n.startswith("case_")]
     wanted = sys.argv[1:]
