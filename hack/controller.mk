@@ -12,3 +12,9 @@ bench-controller: $(CTRL) $(HOLLOW)
 test-controller: $(CTRL) $(HOLLOW)
 	GLOVEBOX_CONTROLLER=$(abspath $(CTRL)) HOLLOW=$(abspath $(HOLLOW)) tests/integration/test_controller.sh $(CASES)
 .PHONY: test-controller
+# The CRDs against what clients rely on, the chart's copies of them, and the pages made from them.
+check-crds:
+	/usr/bin/python3 tests/unit/controller/test_crd_fields.py
+	/usr/bin/python3 hack/api-docs -c
+check: check-crds
+.PHONY: check-crds
