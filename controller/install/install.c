@@ -184,25 +184,17 @@ static int wait_status(pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/*
- * With the node's processes and files, so that its service manager's client works as at a shell there.
- * Containers go on while containerd restarts.
- */
+/* With the node's files, so that its service manager's client finds its socket.  (The node's processes stay
+ * invisible: a PID namespace can only be joined downwards.)  Containers go on while containerd restarts. */
 static int run_on_node(int host, const char *command, struct err *e)
 {
-    scoped_fd int pid_ns = openat(host, "proc/1/ns/pid", O_RDONLY | O_CLOEXEC);
     scoped_fd int mount_ns = openat(host, "proc/1/ns/mnt", O_RDONLY | O_CLOEXEC);
     pid_t pid = fork();
 
     if (pid < 0)
         return err_sys(e, "fork");
-    if (pid == 0) {
-        /* setns() of a PID namespace counts for children only. */
-        pid_t inner = pid_ns >= 0 && setns(pid_ns, CLONE_NEWPID) < 0 ? -1 : fork();
-        if (inner == 0)
-            exec_on_node(host, mount_ns, command);
-        _exit(inner < 0 ? 125 : wait_status(inner));
-    }
+    if (pid == 0)
+        exec_on_node(host, mount_ns, command);
     int status = wait_status(pid);
     return status == 0 ? 0 : err_set(e, -EIO, "on the node \"%s\" ended with status %d", command, status);
 }
