@@ -32,6 +32,7 @@
 struct lead {
     struct plan *plan;
     int init_sock;    /* to the joiner, then the init */
+    int joiner_pidfd; /* it shares its end with the init that it gives birth to */
     int builder_sock; /* -1 for an exec */
     pid_t builder, init;
     int init_pidfd;
@@ -65,7 +66,7 @@ static int start_joiner(struct lead *l, struct err *e)
 
     l->init_sock = pair[0];
     int into = plan->p.cgroup ? cgroup_entry(plan->p.cgroup).v2_dir : -1;
-    pid_t pid = sys_fork(CLONE_PARENT, 0, into, NULL);
+    pid_t pid = sys_fork(CLONE_PARENT, 0, into, &l->joiner_pidfd);
     if (pid == 0)
         run_helper(l, joiner_main, pair[1], -1);
     fd_close(pair[1]);
@@ -95,7 +96,7 @@ static int await_birth(struct lead *l, struct err *e)
 {
     struct msg m;
     int fds[MSG_FDS_MAX];
-    int r = msg_recv(l->init_sock, ANSWER_MS, &m, fds, e);
+    int r = msg_recv_from(l->init_sock, l->joiner_pidfd, ANSWER_MS, &m, fds, e);
 
     if (r < 0)
         return r;
@@ -308,7 +309,7 @@ static void drop_foreign_fds(const struct plan *plan)
 
 void launcher_main(struct plan *plan)
 {
-    struct lead l = {.plan = plan, .init_sock = -1, .builder_sock = -1, .init_pidfd = -1, .mnt_ns = -1, .tty = -1, .console = -1,
+    struct lead l = {.plan = plan, .init_sock = -1, .joiner_pidfd = -1, .builder_sock = -1, .init_pidfd = -1, .mnt_ns = -1, .tty = -1, .console = -1,
                      .view = -1};
     struct err e = {0};
 

@@ -22,14 +22,17 @@ int msg_write(int sock, const struct msg *m)
     return n == (ssize_t)sizeof *m ? 0 : n < 0 ? -errno : -EMSGSIZE;
 }
 
-static int wait_readable(int sock, int timeout_ms)
+static int wait_readable(int sock, int pidfd, int timeout_ms)
 {
-    struct pollfd p = {.fd = sock, .events = POLLIN};
+    struct pollfd p[] = {{.fd = sock, .events = POLLIN}, {.fd = pidfd, .events = POLLIN}};
     int64_t end = timeout_ms < 0 ? 0 : clock_mono_ms() + timeout_ms;
 
     for (;;) {
         int left = timeout_ms < 0 ? -1 : (int)MAX(end - clock_mono_ms(), 0);
-        int n = poll(&p, 1, left);
+        int n = poll(p, ARRAY_LEN(p), left);
+        /* What it sent before it died is there already: a second look at the socket alone decides. */
+        if (n > 0 && !p[0].revents && poll(p, 1, 0) == 0)
+            return -EPIPE;
         if (n > 0)
             return 0;
         if (n == 0)
@@ -41,14 +44,21 @@ static int wait_readable(int sock, int timeout_ms)
 
 int msg_recv(int sock, int timeout_ms, struct msg *m, int fds[MSG_FDS_MAX], struct err *e)
 {
+    return msg_recv_from(sock, -1, timeout_ms, m, fds, e);
+}
+
+int msg_recv_from(int sock, int pidfd, int timeout_ms, struct msg *m, int fds[MSG_FDS_MAX], struct err *e)
+{
     size_t n = 0, n_fds = MSG_FDS_MAX;
     struct msg got;
 
     for (size_t i = 0; i < MSG_FDS_MAX; i++)
         fds[i] = -1;
-    int r = wait_readable(sock, timeout_ms);
+    int r = wait_readable(sock, pidfd, timeout_ms);
     if (r < 0)
-        return err_set(e, r, "launch: %s", r == -ETIMEDOUT ? "a helper process did not answer in time" : strerror(-r));
+        return err_set(e, r, "launch: %s", r == -ETIMEDOUT ? "a helper process did not answer in time"
+                                           : r == -EPIPE   ? "a helper process ended without an answer"
+                                                           : strerror(-r));
     r = fd_recv_msg(sock, &got, sizeof got, &n, fds, &n_fds);
     if (r == -ECONNRESET) { /* it ended without reading what we sent; its last words are still in the queue */
         n_fds = MSG_FDS_MAX;

@@ -41,5 +41,10 @@ int msg_write(int sock, const struct msg *m);
  * A MSG_FAILED becomes its r with e filled.  fds[] are the caller's; unused ones are -1.
  */
 int msg_recv(int sock, int timeout_ms, struct msg *m, int fds[MSG_FDS_MAX], struct err *e);
+/*
+ * The same, from a process that shares its end with others: when it has died (pidfd) without a message,
+ * nothing more will come, though the socket stays open.
+ */
+int msg_recv_from(int sock, int pidfd, int timeout_ms, struct msg *m, int fds[MSG_FDS_MAX], struct err *e);
 int msg_fail(int sock, int r, const struct err *e); /* returns r */
 int msg_pair(int ret[2], struct err *e);            /* a SOCK_SEQPACKET pair */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -14,6 +15,7 @@
 #include "shim/launcher/inroot.h"
 #include "shim/launcher/program.h"
 #include "shim/launcher/proto.h"
+#include "shim/launcher/sys.h"
 #include "shim/launcher/view.h"
 
 static char dir[64];
@@ -216,6 +218,29 @@ static void last_words_arrive_although_a_message_went_unread(void **state UNUSED
     close(pair[0]);
 }
 
+static void the_death_of_one_of_two_writers_is_noticed(void **state UNUSED)
+{
+    int pair[2], fds[MSG_FDS_MAX], pidfd = -1;
+    struct msg m = {.kind = MSG_BORN};
+    struct err e = {0};
+
+    for (int sends = 0; sends < 2; sends++) {
+        assert_int_equal(msg_pair(pair, &e), 0);
+        pid_t pid = sys_fork(0, SIGCHLD, -1, &pidfd);
+        if (pid == 0) {
+            if (sends)
+                (void)msg_send(pair[1], &m, NULL, 0);
+            _exit(0);
+        }
+        assert_true(pid > 0); /* we keep the other end open too */
+        assert_int_equal(msg_recv_from(pair[0], pidfd, 5000, &m, fds, &e), sends ? 0 : -EPIPE);
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+        close(pair[0]);
+        close(pair[1]);
+        close(pidfd);
+    }
+}
+
 static void a_silent_helper_is_not_waited_for_for_ever(void **state UNUSED)
 {
     int pair[2], fds[MSG_FDS_MAX];
@@ -369,6 +394,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_killed_holder_is_released_and_a_living_one_is_not, setup, teardown),
         cmocka_unit_test_setup_teardown(a_range_with_a_process_in_it_is_not_reused, setup, teardown),
         cmocka_unit_test(last_words_arrive_although_a_message_went_unread),
+        cmocka_unit_test(the_death_of_one_of_two_writers_is_noticed),
         cmocka_unit_test(a_silent_helper_is_not_waited_for_for_ever),
         cmocka_unit_test_setup_teardown(limits_are_what_the_files_show, setup, teardown),
         cmocka_unit_test(without_limits_the_kernels_files_stay),
