@@ -41,7 +41,8 @@ int main(int argc, char **argv)
         if (strcmp(name, commands[i].name) == 0)
             return commands[i].main(argc > 1 ? argc - 2 : 0, argv + (argc > 1 ? 2 : 1));
     bool help = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0;
-    (void)fprintf(help ? stdout : stderr, "usage: glovebox-controller COMMAND [flags]; COMMAND --help tells the flags\n\n");
+    (void)fprintf(help ? stdout : stderr,
+                  "usage: glovebox-controller COMMAND [flags]; COMMAND --help tells the flags\n\n");
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
         (void)fprintf(help ? stdout : stderr, "  %-10s %s\n", commands[i].name, commands[i].help);
     return help ? 0 : 2;

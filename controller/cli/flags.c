@@ -70,12 +70,14 @@ static int flag_set(const struct flag *f, const char *value, void *out, struct e
         return 0;
     case FLAG_INT:
         if (parse_u64(value, INT32_MAX, &n) < 0)
-            return err_set(e, -EINVAL, "--%s must be a whole number from 0 to %d, not \"%s\"", f->name, INT32_MAX, value);
+            return err_set(e, -EINVAL, "--%s must be a whole number from 0 to %d, not \"%s\"", f->name,
+                           INT32_MAX, value);
         *(long *)at = (long)n;
         return 0;
     case FLAG_DURATION_MS:
         if (duration_parse(value, at) < 0)
-            return err_set(e, -EINVAL, "--%s must be a duration like 90s or 1m30s, not \"%s\"", f->name, value);
+            return err_set(e, -EINVAL, "--%s must be a duration like 90s or 1m30s, not \"%s\"", f->name,
+                           value);
         return 0;
     case FLAG_IGNORED_BOOL:
         if (parse_bool(value, &dummy) < 0)

@@ -25,7 +25,8 @@
 #include "controller/sandbox/sandboxes.h"
 
 struct options {
-    const char *kubeconfig, *cluster_domain, *metrics_address, *health_address, *lease_namespace, *router_namespace;
+    const char *kubeconfig, *cluster_domain, *metrics_address, *health_address, *lease_namespace,
+        *router_namespace;
     const char *label_domains, *label_domains_file, *runtime_handler, *log_level;
     bool extensions, front, leader_elect, pod_resources, evictable, no_claim_events, version;
     long starts_max, grace_ms, passes_max, writes_max;
@@ -45,20 +46,29 @@ static const struct flag flags[] = {
     {"short-api", FLAG_BOOL, O(front), "sandbox.k8s.io/v1alpha1 too (true)"},
     {"cluster-domain", FLAG_STRING, O(cluster_domain), "of serviceFQDN (cluster.local)"},
     {"metrics-bind-address", FLAG_STRING, O(metrics_address), "where /metrics is served, 0: nowhere (:8080)"},
-    {"health-probe-bind-address", FLAG_STRING, O(health_address), "where /healthz and /readyz are served (:8081)"},
+    {"health-probe-bind-address", FLAG_STRING, O(health_address),
+     "where /healthz and /readyz are served (:8081)"},
     {"leader-elect", FLAG_BOOL, O(leader_elect), "work only while holding the Lease " LEASE_NAME " (true)"},
     {"leader-election-namespace", FLAG_STRING, O(lease_namespace), "of the Lease (our own)"},
-    {"router-namespace", FLAG_STRING, O(router_namespace), "whence the router may connect (agent-sandbox-system)"},
-    {"allowed-label-domains", FLAG_STRING, O(label_domains), "that claims may put on Pods, by comma (sandbox.users.io)"},
+    {"router-namespace", FLAG_STRING, O(router_namespace),
+     "whence the router may connect (agent-sandbox-system)"},
+    {"allowed-label-domains", FLAG_STRING, O(label_domains),
+     "that claims may put on Pods, by comma (sandbox.users.io)"},
     {"allowed-label-domains-file", FLAG_STRING, O(label_domains_file),
      "the same from a file (/etc/sandbox-config/allowed-label-domains when it is there)"},
-    {"runtime-handler", FLAG_STRING, O(runtime_handler), "of RuntimeClasses that can pause in place (" RUNTIME_HANDLER ")"},
-    {"pod-level-resources", FLAG_BOOL, O(pod_resources), "the cluster takes spec.resources of Pods, 1.34 and later (true)"},
-    {"enable-warm-pool-eviction", FLAG_BOOL, O(evictable), "let the cluster autoscaler move pool members (true)"},
-    {"sandbox-warm-pool-max-batch-size", FLAG_INT, O(starts_max), "members of a pool on their way at once (300)"},
-    {"sandbox-warm-pool-readiness-grace-period", FLAG_DURATION_MS, O(grace_ms), "for a member to get ready (5m)"},
+    {"runtime-handler", FLAG_STRING, O(runtime_handler),
+     "of RuntimeClasses that can pause in place (" RUNTIME_HANDLER ")"},
+    {"pod-level-resources", FLAG_BOOL, O(pod_resources),
+     "the cluster takes spec.resources of Pods, 1.34 and later (true)"},
+    {"enable-warm-pool-eviction", FLAG_BOOL, O(evictable),
+     "let the cluster autoscaler move pool members (true)"},
+    {"sandbox-warm-pool-max-batch-size", FLAG_INT, O(starts_max),
+     "members of a pool on their way at once (300)"},
+    {"sandbox-warm-pool-readiness-grace-period", FLAG_DURATION_MS, O(grace_ms),
+     "for a member to get ready (5m)"},
     {"concurrent-passes", FLAG_INT, O(passes_max), "objects of one kind at work at once (64)"},
-    {"disable-claim-events", FLAG_BOOL, O(no_claim_events), "no events for adopted and provisioned sandboxes (false)"},
+    {"disable-claim-events", FLAG_BOOL, O(no_claim_events),
+     "no events for adopted and provisioned sandboxes (false)"},
     {"log-level", FLAG_STRING, O(log_level), "error, warn, info or debug (info)"},
     {"version", FLAG_BOOL, O(version), "print the version"},
     /* Flags of the field's controller that have no work here; manifests that carry them go on to work. */
@@ -106,7 +116,8 @@ struct manager {
     char *identity;
 };
 
-/* ---- options ------------------------------------------------------------------------------------------------ */
+/* ---- options
+ * ------------------------------------------------------------------------------------------------ */
 
 static const struct options defaults = {
     .cluster_domain = "cluster.local",
@@ -128,7 +139,8 @@ static const struct options defaults = {
 
 static int log_level_of(const char *name, struct err *e)
 {
-    static const char *const names[] = {[LOG_ERROR] = "error", [LOG_WARN] = "warn", [LOG_INFO] = "info", [LOG_DEBUG] = "debug"};
+    static const char *const names[] = {
+        [LOG_ERROR] = "error", [LOG_WARN] = "warn", [LOG_INFO] = "info", [LOG_DEBUG] = "debug"};
 
     for (int i = 0; i < (int)ARRAY_LEN(names); i++)
         if (strcmp(names[i], name) == 0)
@@ -158,7 +170,8 @@ static int read_domains(struct manager *m, struct err *e)
     return 0;
 }
 
-/* ---- health and metrics --------------------------------------------------------------------------------------- */
+/* ---- health and metrics
+ * --------------------------------------------------------------------------------------- */
 
 static int on_healthz(void *data, struct strbuf *out)
 {
@@ -181,16 +194,25 @@ static int on_metrics(void *data, struct strbuf *out)
     return 200;
 }
 
-static const struct health_route health_routes[] = {{"/healthz", NULL, on_healthz}, {"/readyz", NULL, on_readyz}, {0}};
+static const struct health_route health_routes[] = {
+    {"/healthz", NULL, on_healthz}, {"/readyz", NULL, on_readyz}, {0}};
 static const struct health_route metrics_routes[] = {
     {"/metrics", "text/plain; version=0.0.4; charset=utf-8", on_metrics}, {0}};
 
 static const struct metric_def own_metrics[] = {
-    {.name = "glovebox_api_requests_total", .help = "Requests to the API server", .type = METRIC_GAUGE, .label = {"verb"}},
-    {.name = "glovebox_api_failures_total", .help = "Requests that failed", .type = METRIC_GAUGE, .label = {"verb"}},
+    {.name = "glovebox_api_requests_total",
+     .help = "Requests to the API server",
+     .type = METRIC_GAUGE,
+     .label = {"verb"}},
+    {.name = "glovebox_api_failures_total",
+     .help = "Requests that failed",
+     .type = METRIC_GAUGE,
+     .label = {"verb"}},
     {.name = "process_resident_memory_bytes", .help = "Resident memory", .type = METRIC_GAUGE},
     {.name = "glovebox_leader", .help = "1 while this replica does the work", .type = METRIC_GAUGE},
-    {.name = "agent_sandbox_build_info", .help = "What runs here", .type = METRIC_GAUGE,
+    {.name = "agent_sandbox_build_info",
+     .help = "What runs here",
+     .type = METRIC_GAUGE,
      .label = {"git_version", "git_commit", "build_date", "go_version", "compiler", "platform"}},
 };
 
@@ -199,17 +221,18 @@ static double resident_bytes(void)
     scoped_free char *text = NULL;
     unsigned long pages = 0;
 
-    if (file_read(AT_FDCWD, "/proc/self/statm", 4096, &text, NULL, NULL) < 0 || sscanf(text, "%*u %lu", &pages) != 1)
+    if (file_read(AT_FDCWD, "/proc/self/statm", 4096, &text, NULL, NULL) < 0 ||
+        sscanf(text, "%*u %lu", &pages) != 1)
         return 0;
     return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
 static void on_collect(void *data)
 {
-    static const char *const verbs[KUBE_VERBS] = {[KUBE_GET] = "get",         [KUBE_CREATE] = "create",
-                                                  [KUBE_UPDATE] = "update",   [KUBE_MERGE_PATCH] = "patch",
-                                                  [KUBE_JSON_PATCH] = "json-patch", [KUBE_APPLY] = "apply",
-                                                  [KUBE_DELETE] = "delete"};
+    static const char *const verbs[KUBE_VERBS] = {
+        [KUBE_GET] = "get",           [KUBE_CREATE] = "create",         [KUBE_UPDATE] = "update",
+        [KUBE_MERGE_PATCH] = "patch", [KUBE_JSON_PATCH] = "json-patch", [KUBE_APPLY] = "apply",
+        [KUBE_DELETE] = "delete"};
     struct manager *m = data;
     const struct kube_stats *s = kube_stats(m->kube);
 
@@ -234,7 +257,8 @@ static void add_metrics(struct manager *m)
     metrics_collect(m->metrics, on_collect, m);
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------------- */
+/* ---- life
+ * -------------------------------------------------------------------------------------------------------- */
 
 static void on_released(void *data)
 {
@@ -282,10 +306,11 @@ static int set_up_engine(struct manager *m, struct err *e)
     if (r == 0)
         r = kube_new(m->loop, config, &m->kube, e);
     if (r == 0)
-        r = engine_new(m->loop, m->kube,
-                       &(struct engine_options){.component = FIELD_MANAGER, .instance = m->identity, .synced = on_synced,
-                                                .data = m},
-                       &m->engine, e);
+        r = engine_new(
+            m->loop, m->kube,
+            &(struct engine_options){
+                .component = FIELD_MANAGER, .instance = m->identity, .synced = on_synced, .data = m},
+            &m->engine, e);
     if (r < 0)
         return r;
     return sandboxes_new(m->engine,
@@ -324,13 +349,14 @@ static int set_up_lease(struct manager *m, struct err *e)
         engine_set_active(m->engine, true);
         return 0;
     }
-    return lease_new(m->loop, m->kube,
-                     &(struct lease_options){.ns = o->lease_namespace ? o->lease_namespace : kube_namespace(m->kube),
-                                             .name = LEASE_NAME,
-                                             .identity = m->identity,
-                                             .changed = on_lease,
-                                             .data = m},
-                     &m->lease, e);
+    return lease_new(
+        m->loop, m->kube,
+        &(struct lease_options){.ns = o->lease_namespace ? o->lease_namespace : kube_namespace(m->kube),
+                                .name = LEASE_NAME,
+                                .identity = m->identity,
+                                .changed = on_lease,
+                                .data = m},
+        &m->lease, e);
 }
 
 static int set_up(struct manager *m, struct err *e)
@@ -377,8 +403,9 @@ int manager_main(int argc, char **argv)
     int r = flags_parse(flags, argc, argv, &m.opt, &e), level = r < 0 ? r : log_level_of(m.opt.log_level, &e);
 
     if (r == 1) {
-        flags_print(flags, "glovebox-controller manager [--kubeconfig FILE] [flags]\n"
-                           "Runs the controllers of Sandbox, SandboxClaim, SandboxTemplate and SandboxWarmPool.");
+        flags_print(flags,
+                    "glovebox-controller manager [--kubeconfig FILE] [flags]\n"
+                    "Runs the controllers of Sandbox, SandboxClaim, SandboxTemplate and SandboxWarmPool.");
         return 0;
     }
     if (level < 0) {

@@ -9,8 +9,8 @@
 #include "base/alloc.h"
 #include "base/scoped.h"
 
-#define BEGIN "# glovebox: begin. Made by glovebox and removed when it is uninstalled.\n"
-#define END "# glovebox: end\n"
+#define BEGIN      "# glovebox: begin. Made by glovebox and removed when it is uninstalled.\n"
+#define END        "# glovebox: end\n"
 #define CONFIG_MAX (1u << 20)
 
 void containerd_plan_done(struct containerd_plan *p)
@@ -20,7 +20,8 @@ void containerd_plan_done(struct containerd_plan *p)
     *p = (struct containerd_plan){NULL, NULL};
 }
 
-/* The value of a key of the root table: text after "key =", or NULL.  The root table ends at the first "[". */
+/* The value of a key of the root table: text after "key =", or NULL.  The root table ends at the first "[".
+ */
 static const char *root_value(const char *text, const char *key)
 {
     size_t n = strlen(key);
@@ -129,10 +130,11 @@ int containerd_add(const char *text, const char *drop_in, const char *handler, c
     if (strlen(rest) > CONFIG_MAX)
         return err_set(e, -EFBIG, "containerd's configuration is larger than 1 MiB");
     if (version < 2)
-        return err_set(e, -EINVAL,
-                       "containerd's configuration has version %d; convert it to version 2 or later (containerd config "
-                       "migrate)",
-                       version);
+        return err_set(
+            e, -EINVAL,
+            "containerd's configuration has version %d; convert it to version 2 or later (containerd config "
+            "migrate)",
+            version);
     if (has_foreign_entry(rest, handler))
         return 0;
     scoped_free char *entry = block(version, handler, shim_path);

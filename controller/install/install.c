@@ -23,10 +23,10 @@
 #include "controller/kube/kubeconfig.h"
 #include "controller/sandbox/names.h"
 
-#define SHIM_NAME "containerd-shim-glovebox-v1"
-#define SHIM_MAX (64u << 20)
-#define CONFIG_MAX (1u << 20)
-#define DROP_IN "etc/containerd/conf.d/glovebox.toml"
+#define SHIM_NAME    "containerd-shim-glovebox-v1"
+#define SHIM_MAX     (64u << 20)
+#define CONFIG_MAX   (1u << 20)
+#define DROP_IN      "etc/containerd/conf.d/glovebox.toml"
 #define RESTART_OWED "run/glovebox/containerd-restart-owed"
 
 struct options {
@@ -39,10 +39,13 @@ static const struct flag flags[] = {
     {"host", FLAG_STRING, O(host), "where the node's root is mounted (/host)"},
     {"shim", FLAG_STRING, O(shim), "the shim to install (/usr/local/bin/" SHIM_NAME ")"},
     {"bin-dir", FLAG_STRING, O(bin_dir), "folder on the node for it (/usr/local/bin)"},
-    {"runtime-path", FLAG_BOOL, O(runtime_path), "name the shim by its path: bin-dir is not on containerd's PATH (false)"},
-    {"containerd-config", FLAG_STRING, O(config), "containerd's configuration on the node (/etc/containerd/config.toml)"},
+    {"runtime-path", FLAG_BOOL, O(runtime_path),
+     "name the shim by its path: bin-dir is not on containerd's PATH (false)"},
+    {"containerd-config", FLAG_STRING, O(config),
+     "containerd's configuration on the node (/etc/containerd/config.toml)"},
     {"handler", FLAG_STRING, O(handler), "name of the runtime (" RUNTIME_HANDLER ")"},
-    {"restart-command", FLAG_STRING, O(restart), "run on the node when something changed (systemctl restart containerd)"},
+    {"restart-command", FLAG_STRING, O(restart),
+     "run on the node when something changed (systemctl restart containerd)"},
     {"node", FLAG_STRING, O(node), "name of this node's Node object ($NODE_NAME)"},
     {"kubeconfig", FLAG_STRING, O(kubeconfig), "file that says where the API server is; not needed in a pod"},
     {"no-label", FLAG_BOOL, O(no_label), "leave the Node object alone (false)"},
@@ -63,7 +66,8 @@ static const char *relative(const char *path)
     return path + strspn(path, "/");
 }
 
-/* ---- files on the node --------------------------------------------------------------------------------------- */
+/* ---- files on the node
+ * --------------------------------------------------------------------------------------- */
 
 /* *ret NULL when there is no such file. */
 static int read_if_there(int host, const char *path, size_t max, char **ret, size_t *ret_len, struct err *e)
@@ -140,15 +144,16 @@ static void owe_restart(int host)
 }
 
 /* *ret_changed: containerd has to read it again. */
-static int write_config(int host, const struct options *o, const char *before, const struct containerd_plan *p,
-                        bool *ret_changed, struct err *e)
+static int write_config(int host, const struct options *o, const char *before,
+                        const struct containerd_plan *p, bool *ret_changed, struct err *e)
 {
     int r = 0;
 
     *ret_changed = p->config || p->drop_in;
     if (*ret_changed)
         owe_restart(host);
-    if (p->config && (r = keep_backup(host, o, before, e)) == 0 && (r = make_folder_of(host, o->config, e)) == 0)
+    if (p->config && (r = keep_backup(host, o, before, e)) == 0 &&
+        (r = make_folder_of(host, o->config, e)) == 0)
         r = file_replace(host, relative(o->config), p->config, 0644, e);
     if (r < 0)
         return r;
@@ -161,7 +166,8 @@ static int write_config(int host, const struct options *o, const char *before, c
     return r;
 }
 
-/* ---- containerd ------------------------------------------------------------------------------------------------ */
+/* ---- containerd
+ * ------------------------------------------------------------------------------------------------ */
 
 /* Never returns. */
 static void exec_on_node(int host, int mount_ns, const char *command)
@@ -208,7 +214,8 @@ static int restart(int host, const struct options *o, struct err *e)
     return r;
 }
 
-/* ---- the Node object --------------------------------------------------------------------------------------------- */
+/* ---- the Node object
+ * --------------------------------------------------------------------------------------------- */
 
 static const struct kube_resource nodes = {"", "v1", "nodes", "Node", true};
 
@@ -234,8 +241,11 @@ static int patch_node(const struct options *o, json_t *body, struct err *e)
     struct kube *kube;
     int r = loop_new(&c.loop, e);
 
-    if (r == 0 && (r = kube_config_find(o->kubeconfig, &config, e)) == 0 && (r = kube_new(c.loop, config, &kube, e)) == 0) {
-        kube_call(kube, &(struct kube_request){.verb = KUBE_MERGE_PATCH, .resource = &nodes, .name = o->node, .body = body},
+    if (r == 0 && (r = kube_config_find(o->kubeconfig, &config, e)) == 0 &&
+        (r = kube_new(c.loop, config, &kube, e)) == 0) {
+        kube_call(kube,
+                  &(struct kube_request){
+                      .verb = KUBE_MERGE_PATCH, .resource = &nodes, .name = o->node, .body = body},
                   on_answer, &c);
         r = loop_run(c.loop, e);
         kube_free(kube);
@@ -259,7 +269,8 @@ static int label_node(const struct options *o, bool ready, const char *missing, 
                       e);
 }
 
-/* ---- commands -------------------------------------------------------------------------------------------------------- */
+/* ---- commands
+ * -------------------------------------------------------------------------------------------------------- */
 
 static int read_files(int host, const struct options *o, char **config, char **drop_in, struct err *e)
 {
@@ -352,7 +363,8 @@ static int uninstall(const struct options *o, int host, struct err *e)
     return r;
 }
 
-static int command_main(int argc, char **argv, const char *name, int (*fn)(const struct options *, int, struct err *))
+static int command_main(int argc, char **argv, const char *name,
+                        int (*fn)(const struct options *, int, struct err *))
 {
     struct options o = defaults;
     struct err e = {0};

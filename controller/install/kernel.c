@@ -39,7 +39,8 @@ static bool allows_user_namespaces(void)
 {
     scoped_free char *text = NULL;
 
-    return file_read(AT_FDCWD, "/proc/sys/user/max_user_namespaces", 64, &text, NULL, NULL) == 0 && atol(text) > 0;
+    return file_read(AT_FDCWD, "/proc/sys/user/max_user_namespaces", 64, &text, NULL, NULL) == 0 &&
+           atol(text) > 0;
 }
 
 void kernel_missing(char *out, size_t size)
@@ -49,7 +50,8 @@ void kernel_missing(char *out, size_t size)
 
     out[0] = '\0';
     if (uname(&u) < 0 || !is_new_enough(u.release)) {
-        (void)snprintf(text, sizeof text, "kernel %.60s is older than 5.19 (idmapped overlay mounts)", u.release);
+        (void)snprintf(text, sizeof text, "kernel %.60s is older than 5.19 (idmapped overlay mounts)",
+                       u.release);
         add(out, size, text);
     }
     if (!has_user_notification())

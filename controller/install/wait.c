@@ -45,7 +45,8 @@ struct waiting {
 
 static bool is_ready(const json_t *o)
 {
-    int64_t wanted = obj_int(o, "status.desiredNumberScheduled", -1), ready = obj_int(o, "status.numberReady", 0);
+    int64_t wanted = obj_int(o, "status.desiredNumberScheduled", -1),
+            ready = obj_int(o, "status.numberReady", 0);
 
     return wanted >= 0 && ready >= wanted &&
            obj_int(o, "status.observedGeneration", 0) >= obj_int(o, "metadata.generation", 0);
@@ -87,7 +88,8 @@ static int wait_for(struct waiting *w, struct err *e)
     int r = loop_new(&w->loop, e);
 
     if (r == 0 && (r = kube_config_find(w->opt.kubeconfig, &config, e)) == 0 &&
-        (r = kube_new(w->loop, config, &w->kube, e)) == 0 && (r = loop_add_timer(w->loop, 0, ask, w, &w->timer)) == 0)
+        (r = kube_new(w->loop, config, &w->kube, e)) == 0 &&
+        (r = loop_add_timer(w->loop, 0, ask, w, &w->timer)) == 0)
         r = loop_run(w->loop, e);
     kube_free(w->kube);
     loop_free(w->loop);

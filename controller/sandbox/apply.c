@@ -49,7 +49,9 @@ static void step_apply(struct pass *p, struct step *s, const struct apply_about 
                     .verb = r->verb,
                     .resource = r->resource ? r->resource : about->resource,
                     .ns = about->ns,
-                    .name = r->verb == KUBE_CREATE ? NULL : s->name ? s->name : about->name,
+                    .name = r->verb == KUBE_CREATE ? NULL
+                            : s->name              ? s->name
+                                                   : about->name,
                     .subresource = r->subresource,
                     .body = take(s->body),
                     .uid = s->uid,
@@ -66,7 +68,8 @@ void plan_apply(struct pass *p, struct plan *plan, const struct apply_about *abo
     for (size_t i = 0; i < plan->n; i++)
         step_apply(p, &plan->steps[i], about);
     for (size_t i = 0; i < plan->n_notes; i++)
-        pass_event(p, about->resource, about->json, plan->notes[i].type, plan->notes[i].reason, plan->notes[i].text);
+        pass_event(p, about->resource, about->json, plan->notes[i].type, plan->notes[i].reason,
+                   plan->notes[i].text);
     if (plan->again_ms > 0)
         pass_after(p, plan->again_ms);
 }

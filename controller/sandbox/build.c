@@ -15,8 +15,8 @@
 
 json_t *owner_ref(const struct meta *m, const char *api_version, const char *kind)
 {
-    return json_pack("{ss ss ss ss sb sb}", "apiVersion", api_version, "kind", kind, "name", m->name, "uid", m->uid,
-                     "controller", 1, "blockOwnerDeletion", 1);
+    return json_pack("{ss ss ss ss sb sb}", "apiVersion", api_version, "kind", kind, "name", m->name, "uid",
+                     m->uid, "controller", 1, "blockOwnerDeletion", 1);
 }
 
 /* ---- metadata of the Pod -------------------------------------------------------------------------- */
@@ -37,9 +37,8 @@ static json_t *user_keys(const json_t *from)
     json_t *own = json_object(), *value;
     const char *key;
 
-    json_object_foreach((json_t *)(uintptr_t)from, key, value)
-        if (!key_is_reserved(key))
-            json_object_set(own, key, value);
+    json_object_foreach((json_t *)(uintptr_t)from, key, value) if (!key_is_reserved(key))
+        json_object_set(own, key, value);
     return own;
 }
 
@@ -58,8 +57,7 @@ static char *key_list(const json_t *keys)
     json_t *value;
 
     strbuf_init(&out, 256 << 10);
-    json_object_foreach((json_t *)(uintptr_t)keys, key, value)
-        list[i++] = key;
+    json_object_foreach((json_t *)(uintptr_t)keys, key, value) list[i++] = key;
     qsort(list, n, sizeof *list, by_text);
     for (i = 0; i < n; i++)
         strbuf_printf(&out, "%s%s", i ? "," : "", list[i]);
@@ -155,7 +153,8 @@ static void volumes_from_claims(const struct sandbox *s, json_t *spec)
             if (have && strcmp(have, name) == 0)
                 json_array_remove(volumes, j);
         }
-        json_array_append_new(volumes, json_pack("{ss s{ss}}", "name", name, "persistentVolumeClaim", "claimName", claim));
+        json_array_append_new(
+            volumes, json_pack("{ss s{ss}}", "name", name, "persistentVolumeClaim", "claimName", claim));
     }
     json_object_set_new(spec, "volumes", volumes);
 }
@@ -182,9 +181,9 @@ static void diff_keys(json_t *changes, const json_t *have, const json_t *want)
     const char *key;
     json_t *value;
 
-    json_object_foreach((json_t *)(uintptr_t)want, key, value)
-        if (!json_equal(json_object_get(have, key), value))
-            json_object_set(changes, key, value);
+    json_object_foreach((json_t *)(uintptr_t)want, key,
+                        value) if (!json_equal(json_object_get(have, key), value))
+        json_object_set(changes, key, value);
 }
 
 /* changes[key] = null for each key of a comma list that is there and no longer wanted. */
@@ -192,7 +191,8 @@ static void drop_listed(json_t *changes, const json_t *have, const json_t *want,
 {
     scoped_free char *copy = xstrdup(list);
 
-    for (char *save = NULL, *key = copy ? strtok_r(copy, ",", &save) : NULL; key; key = strtok_r(NULL, ",", &save))
+    for (char *save = NULL, *key = copy ? strtok_r(copy, ",", &save) : NULL; key;
+         key = strtok_r(NULL, ",", &save))
         if (json_object_get(have, key) && !json_object_get(want, key))
             json_object_set_new(changes, key, json_null());
 }
@@ -208,10 +208,12 @@ json_t *pod_patch(const struct sandbox *s, const struct pod_extra *x, const stru
     diff_keys(labels, m->labels, want_labels);
     diff_keys(annotations, m->annotations, want_annotations);
     drop_listed(labels, m->labels, want_labels, meta_annotation(m, ANN_PROPAGATED_LABELS));
-    drop_listed(annotations, m->annotations, want_annotations, meta_annotation(m, ANN_PROPAGATED_ANNOTATIONS));
+    drop_listed(annotations, m->annotations, want_annotations,
+                meta_annotation(m, ANN_PROPAGATED_ANNOTATIONS));
     drop_listed(labels, m->labels, want_labels,
                 LABEL_POOL "," LABEL_TEMPLATE_REF_HASH "," LABEL_CLAIM_UID "," LABEL_CREATED_BY);
-    drop_listed(annotations, m->annotations, want_annotations, ANN_PROPAGATED_LABELS "," ANN_PROPAGATED_ANNOTATIONS);
+    drop_listed(annotations, m->annotations, want_annotations,
+                ANN_PROPAGATED_LABELS "," ANN_PROPAGATED_ANNOTATIONS);
     if (was_member && x->owner != OWNER_POOL)
         drop_listed(annotations, m->annotations, want_annotations, ANN_SAFE_TO_EVICT);
     if (x->pause != (pause && strcmp(pause, PAUSE_TRUE) == 0))
@@ -242,8 +244,8 @@ json_t *adopt_patch(const struct sandbox *s, const struct meta *m)
 
     hash_text(s->meta.name, hash);
     json_array_append_new(owners, owner_ref(&s->meta, API_CORE, "Sandbox"));
-    return json_pack("{s{ss so s{ss}}}", "metadata", "uid", m->uid, "ownerReferences", owners, "labels", LABEL_NAME_HASH,
-                     hash);
+    return json_pack("{s{ss so s{ss}}}", "metadata", "uid", m->uid, "ownerReferences", owners, "labels",
+                     LABEL_NAME_HASH, hash);
 }
 
 /* ---- Service ------------------------------------------------------------------------------------------ */
@@ -260,7 +262,8 @@ static int by_port(const void *a, const void *b)
     return x->number != y->number ? (x->number < y->number ? -1 : 1) : strcmp(x->protocol, y->protocol);
 }
 
-static size_t collect_ports(const json_t *containers, bool sidecars_only, struct port *ports, size_t n, size_t max)
+static size_t collect_ports(const json_t *containers, bool sidecars_only, struct port *ports, size_t n,
+                            size_t max)
 {
     for (size_t i = 0; i < json_array_size(containers); i++) {
         const json_t *c = json_array_get(containers, i), *list = json_object_get(c, "ports");
@@ -275,7 +278,8 @@ static size_t collect_ports(const json_t *containers, bool sidecars_only, struct
 
             port.protocol = port.protocol ? port.protocol : "TCP";
             for (size_t k = 0; k < n; k++)
-                seen = seen || (ports[k].number == port.number && strcmp(ports[k].protocol, port.protocol) == 0);
+                seen =
+                    seen || (ports[k].number == port.number && strcmp(ports[k].protocol, port.protocol) == 0);
             if (!seen)
                 ports[n++] = port;
         }
@@ -310,8 +314,9 @@ json_t *service_ports(const json_t *pod_spec)
             (void)snprintf(base, sizeof base, "%s", ports[i].name);
         for (int k = 2; name_is_taken(out, name); k++)
             (void)snprintf(name, sizeof name, "%s-%d", base, k);
-        json_array_append_new(out, json_pack("{ss sI ss sI}", "name", name, "port", (json_int_t)ports[i].number, "protocol",
-                                             ports[i].protocol, "targetPort", (json_int_t)ports[i].number));
+        json_array_append_new(out, json_pack("{ss sI ss sI}", "name", name, "port",
+                                             (json_int_t)ports[i].number, "protocol", ports[i].protocol,
+                                             "targetPort", (json_int_t)ports[i].number));
     }
     return out;
 }
@@ -334,9 +339,9 @@ json_t *service_body(const struct sandbox *s)
     char hash[HASH_TEXT_MAX];
 
     hash_text(s->meta.name, hash);
-    return json_pack("{ss ss s{ss ss s{ss} s[o]} so}", "apiVersion", "v1", "kind", "Service", "metadata", "name",
-                     s->meta.name, "namespace", s->meta.ns, "labels", LABEL_NAME_HASH, hash, "ownerReferences",
-                     owner_ref(&s->meta, API_CORE, "Sandbox"), "spec", service_spec(s));
+    return json_pack("{ss ss s{ss ss s{ss} s[o]} so}", "apiVersion", "v1", "kind", "Service", "metadata",
+                     "name", s->meta.name, "namespace", s->meta.ns, "labels", LABEL_NAME_HASH, hash,
+                     "ownerReferences", owner_ref(&s->meta, API_CORE, "Sandbox"), "spec", service_spec(s));
 }
 
 /* The API server fills in more than we wrote, so only what we wrote is compared. */
@@ -348,9 +353,9 @@ static bool ports_equal(const json_t *have, const json_t *want)
         const char *key;
         json_t *value;
 
-        json_object_foreach(json_array_get(want, i), key, value)
-            if (!json_equal(json_object_get(json_array_get(have, i), key), value))
-                return false;
+        json_object_foreach(
+            json_array_get(want, i), key,
+            value) if (!json_equal(json_object_get(json_array_get(have, i), key), value)) return false;
     }
     return true;
 }
@@ -367,17 +372,18 @@ json_t *service_patch(const struct sandbox *s, const json_t *service)
         json_t *selector = json_copy(json_object_get(want, "selector")), *value;
         const char *key;
 
-        json_object_foreach(obj_at(service, "spec.selector"), key, value)
-            if (!json_object_get(selector, key))
-                json_object_set_new(selector, key, json_null());
+        json_object_foreach(obj_at(service, "spec.selector"), key, value) if (!json_object_get(selector, key))
+            json_object_set_new(selector, key, json_null());
         json_object_set_new(spec, "selector", selector);
     }
-    if (s->service == SERVICE_YES && !ports_equal(obj_at(service, "spec.ports"), json_object_get(want, "ports"))) {
+    if (s->service == SERVICE_YES &&
+        !ports_equal(obj_at(service, "spec.ports"), json_object_get(want, "ports"))) {
         json_t *ports = json_object_get(want, "ports");
         json_object_set_new(spec, "ports", ports ? json_incref(ports) : json_null());
     }
     if (json_object_size(labels) > 0)
-        json_object_set_new(patch, "metadata", json_pack("{ss sO}", "uid", obj_uid(service), "labels", labels));
+        json_object_set_new(patch, "metadata",
+                            json_pack("{ss sO}", "uid", obj_uid(service), "labels", labels));
     if (json_object_size(spec) > 0)
         json_object_set(patch, "spec", spec);
     json_decref(labels);
@@ -389,7 +395,8 @@ json_t *service_patch(const struct sandbox *s, const json_t *service)
     return NULL;
 }
 
-/* ---- PersistentVolumeClaim ------------------------------------------------------------------------------ */
+/* ---- PersistentVolumeClaim ------------------------------------------------------------------------------
+ */
 
 char *pvc_name(const struct sandbox *s, const json_t *template)
 {
@@ -400,7 +407,8 @@ char *pvc_name(const struct sandbox *s, const json_t *template)
 
 json_t *pvc_body(const struct sandbox *s, const json_t *template)
 {
-    json_t *labels = obj_at(template, "metadata.labels"), *annotations = obj_at(template, "metadata.annotations");
+    json_t *labels = obj_at(template, "metadata.labels"),
+           *annotations = obj_at(template, "metadata.annotations");
     scoped_free char *name = pvc_name(s, template);
     char hash[HASH_TEXT_MAX];
 
@@ -411,6 +419,6 @@ json_t *pvc_body(const struct sandbox *s, const json_t *template)
                              "ownerReferences", owner_ref(&s->meta, API_CORE, "Sandbox"));
     if (annotations)
         json_object_set(meta, "annotations", annotations);
-    return json_pack("{ss ss so sO}", "apiVersion", "v1", "kind", "PersistentVolumeClaim", "metadata", meta, "spec",
-                     json_object_get(template, "spec"));
+    return json_pack("{ss ss so sO}", "apiVersion", "v1", "kind", "PersistentVolumeClaim", "metadata", meta,
+                     "spec", json_object_get(template, "spec"));
 }

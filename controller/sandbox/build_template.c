@@ -128,27 +128,29 @@ static json_t *default_egress(void)
 static json_t *default_ingress(const char *router_ns)
 {
     return json_pack("[{s[{s{s{ss}} s{s{ss}}}]}]", "from", "namespaceSelector", "matchLabels",
-                     "kubernetes.io/metadata.name", router_ns, "podSelector", "matchLabels", "app", "sandbox-router");
+                     "kubernetes.io/metadata.name", router_ns, "podSelector", "matchLabels", "app",
+                     "sandbox-router");
 }
 
 json_t *network_policy_body(const struct template *t, const char *router_ns)
 {
     const json_t *own = t->network_policy;
-    json_t *ingress = own ? json_object_get(own, "ingress") : NULL, *egress = own ? json_object_get(own, "egress") : NULL;
+    json_t *ingress = own ? json_object_get(own, "ingress") : NULL,
+           *egress = own ? json_object_get(own, "egress") : NULL;
     char hash[HASH_TEXT_MAX];
     json_t *spec;
 
     hash_text(t->meta.name, hash);
-    spec = json_pack("{s{s{ss}} s[ss]}", "podSelector", "matchLabels", LABEL_TEMPLATE_REF_HASH, hash, "policyTypes",
-                     "Ingress", "Egress");
+    spec = json_pack("{s{s{ss}} s[ss]}", "podSelector", "matchLabels", LABEL_TEMPLATE_REF_HASH, hash,
+                     "policyTypes", "Ingress", "Egress");
     ingress = own ? (json_array_size(ingress) ? json_incref(ingress) : NULL) : default_ingress(router_ns);
     egress = own ? (json_array_size(egress) ? json_incref(egress) : NULL) : default_egress();
     if (ingress)
         json_object_set_new(spec, "ingress", ingress);
     if (egress)
         json_object_set_new(spec, "egress", egress);
-    return json_pack("{ss ss s{so ss s{ss} s[o]} so}", "apiVersion", "networking.k8s.io/v1", "kind", "NetworkPolicy",
-                     "metadata", "name", json_sprintf("%s-network-policy", t->meta.name), "namespace", t->meta.ns,
-                     "labels", LABEL_TEMPLATE_REF_HASH, hash, "ownerReferences",
+    return json_pack("{ss ss s{so ss s{ss} s[o]} so}", "apiVersion", "networking.k8s.io/v1", "kind",
+                     "NetworkPolicy", "metadata", "name", json_sprintf("%s-network-policy", t->meta.name),
+                     "namespace", t->meta.ns, "labels", LABEL_TEMPLATE_REF_HASH, hash, "ownerReferences",
                      owner_ref(&t->meta, API_EXT, "SandboxTemplate"), "spec", spec);
 }

@@ -10,15 +10,16 @@
 #include "controller/sandbox/names.h"
 #include "controller/sandbox/plan_claim.h"
 
-#define SAY(v, why, ...)                                                                           \
-    do {                                                                                           \
-        if (!(v)->reason) {                                                                        \
-            (void)snprintf((v)->text, sizeof(v)->text, __VA_ARGS__);                               \
-            (v)->reason = (why);                                                                   \
-        }                                                                                          \
+#define SAY(v, why, ...)                                                                                     \
+    do {                                                                                                     \
+        if (!(v)->reason) {                                                                                  \
+            (void)snprintf((v)->text, sizeof(v)->text, __VA_ARGS__);                                         \
+            (v)->reason = (why);                                                                             \
+        }                                                                                                    \
     } while (0)
 
-/* ---- labels and annotations that a claim asks for ------------------------------------------------------- */
+/* ---- labels and annotations that a claim asks for -------------------------------------------------------
+ */
 
 static bool is_name_part(const char *s, size_t n)
 {
@@ -86,12 +87,13 @@ static void check_label(const char *key, const char *value, const char *const *d
         allowed = allowed || is_in_domain(key, (size_t)n, domains[i]);
     if (!allowed)
         SAY(v, R_INVALID_METADATA,
-            "additionalPodMetadata.labels: \"%.80s\" must have one of the allowed domains as its prefix, for example "
+            "additionalPodMetadata.labels: \"%.80s\" must have one of the allowed domains as its prefix, for "
+            "example "
             "\"%s/name\"",
             key, domains && domains[0] ? domains[0] : "(none is allowed)");
     else if (*value && !is_name_part(value, strlen(value)))
-        SAY(v, R_INVALID_METADATA, "additionalPodMetadata.labels: \"%.80s\" has a value that is not a valid label value",
-            key);
+        SAY(v, R_INVALID_METADATA,
+            "additionalPodMetadata.labels: \"%.80s\" has a value that is not a valid label value", key);
 }
 
 static void check_annotation(const char *key, struct verdict *v)
@@ -100,13 +102,14 @@ static void check_annotation(const char *key, struct verdict *v)
     ssize_t n = key_domain(key);
 
     if (n < 0)
-        SAY(v, R_INVALID_METADATA, "additionalPodMetadata.annotations: \"%.80s\" is not a valid annotation key", key);
+        SAY(v, R_INVALID_METADATA,
+            "additionalPodMetadata.annotations: \"%.80s\" is not a valid annotation key", key);
     if (strcmp(key, ANN_SAFE_TO_EVICT) == 0)
         return;
     for (size_t i = 0; i < ARRAY_LEN(refused) && n > 0; i++)
         if (is_in_domain(key, (size_t)n, refused[i]))
-            SAY(v, R_INVALID_METADATA, "additionalPodMetadata.annotations: \"%.80s\" is in the reserved domain %s", key,
-                refused[i]);
+            SAY(v, R_INVALID_METADATA,
+                "additionalPodMetadata.annotations: \"%.80s\" is in the reserved domain %s", key, refused[i]);
 }
 
 static void check_override(const char *what, const json_t *asked, const json_t *set, struct verdict *v)
@@ -114,33 +117,36 @@ static void check_override(const char *what, const json_t *asked, const json_t *
     const char *key;
     json_t *value;
 
-    json_object_foreach((json_t *)(uintptr_t)asked, key, value) {
+    json_object_foreach((json_t *)(uintptr_t)asked, key, value)
+    {
         const char *have = json_string_value(json_object_get(set, key)), *want = json_string_value(value);
 
         if (have && want && strcmp(have, want) != 0)
             SAY(v, R_INVALID_METADATA,
-                "metadata override conflict: %s \"%.80s\" is defined in template with value \"%.80s\", but claim requests "
+                "metadata override conflict: %s \"%.80s\" is defined in template with value \"%.80s\", but "
+                "claim requests "
                 "\"%.80s\"",
                 what, key, have, want);
     }
 }
 
-void claim_check_metadata(const struct claim *c, const struct template *t, const char *const *domains, struct verdict *v)
+void claim_check_metadata(const struct claim *c, const struct template *t, const char *const *domains,
+                          struct verdict *v)
 {
     const char *key;
     json_t *value;
 
     json_object_foreach((json_t *)(uintptr_t)c->pod_labels, key, value)
         check_label(key, json_is_string(value) ? json_string_value(value) : "", domains, v);
-    json_object_foreach((json_t *)(uintptr_t)c->pod_annotations, key, value)
-        check_annotation(key, v);
+    json_object_foreach((json_t *)(uintptr_t)c->pod_annotations, key, value) check_annotation(key, v);
     if (t) {
         check_override("label", c->pod_labels, t->pod_labels, v);
         check_override("annotation", c->pod_annotations, t->pod_annotations, v);
     }
 }
 
-/* ---- env ---------------------------------------------------------------------------------------------------- */
+/* ---- env
+ * ---------------------------------------------------------------------------------------------------- */
 
 static json_t *container_of_name(json_t *spec, const char *name)
 {
@@ -164,7 +170,8 @@ static void inject_one(const json_t *e, json_t *container, int policy, struct ve
 
     if (policy == POLICY_ALLOWED && json_array_size(json_object_get(container, "envFrom")) > 0) {
         SAY(v, R_ENV_REJECTED,
-            "env \"%s\": container \"%s\" has envFrom, so it cannot be told whether the name is taken; the template "
+            "env \"%s\": container \"%s\" has envFrom, so it cannot be told whether the name is taken; the "
+            "template "
             "needs envVarsInjectionPolicy Overrides",
             name, target);
         return;
@@ -179,7 +186,8 @@ static void inject_one(const json_t *e, json_t *container, int policy, struct ve
             continue;
         if (policy != POLICY_OVERRIDES) {
             SAY(v, R_ENV_REJECTED,
-                "env \"%s\" is set by the template; the template needs envVarsInjectionPolicy Overrides to replace it",
+                "env \"%s\" is set by the template; the template needs envVarsInjectionPolicy Overrides to "
+                "replace it",
                 name);
             return;
         }
@@ -193,7 +201,8 @@ static void inject_env(const struct claim *c, const struct template *t, json_t *
     if (json_array_size(c->env) == 0)
         return;
     if (t->env_policy == POLICY_DISALLOWED) {
-        SAY(v, R_ENV_REJECTED, "the template allows no env; it needs envVarsInjectionPolicy Allowed or Overrides");
+        SAY(v, R_ENV_REJECTED,
+            "the template allows no env; it needs envVarsInjectionPolicy Allowed or Overrides");
         return;
     }
     for (size_t i = 0; i < json_array_size(c->env); i++) {
@@ -202,13 +211,15 @@ static void inject_env(const struct claim *c, const struct template *t, json_t *
         json_t *container = container_of_name(spec, where);
 
         if (!container)
-            SAY(v, R_ENV_REJECTED, "env \"%s\": the template has no container \"%s\"", obj_str(e, "name"), where);
+            SAY(v, R_ENV_REJECTED, "env \"%s\": the template has no container \"%s\"", obj_str(e, "name"),
+                where);
         else
             inject_one(e, container, t->env_policy, v);
     }
 }
 
-/* ---- volumeClaimTemplates -------------------------------------------------------------------------------------- */
+/* ---- volumeClaimTemplates
+ * -------------------------------------------------------------------------------------- */
 
 static json_t *merge_volume_claims(const struct claim *c, const struct template *t, struct verdict *v)
 {
@@ -216,7 +227,8 @@ static json_t *merge_volume_claims(const struct claim *c, const struct template 
 
     if (json_array_size(c->volume_claims) > 0 && t->volume_policy == POLICY_DISALLOWED)
         SAY(v, R_VCT_ERROR,
-            "the template allows no volumeClaimTemplates; it needs volumeClaimTemplatesPolicy Allowed or Overrides");
+            "the template allows no volumeClaimTemplates; it needs volumeClaimTemplatesPolicy Allowed or "
+            "Overrides");
     for (size_t i = 0; i < json_array_size(c->volume_claims); i++) {
         json_t *mine = json_array_get(c->volume_claims, i);
         const char *name = obj_str(mine, "metadata.name");
@@ -237,7 +249,8 @@ static json_t *merge_volume_claims(const struct claim *c, const struct template 
                 continue;
             if (t->volume_policy != POLICY_OVERRIDES)
                 SAY(v, R_VCT_ERROR,
-                    "volumeClaimTemplates: \"%s\" is set by the template; it needs volumeClaimTemplatesPolicy Overrides "
+                    "volumeClaimTemplates: \"%s\" is set by the template; it needs "
+                    "volumeClaimTemplatesPolicy Overrides "
                     "to replace it",
                     name);
             json_array_set(merged, j, mine);
@@ -249,7 +262,8 @@ static json_t *merge_volume_claims(const struct claim *c, const struct template 
     return merged;
 }
 
-/* ---- bodies ------------------------------------------------------------------------------------------------------ */
+/* ---- bodies
+ * ------------------------------------------------------------------------------------------------------ */
 
 static json_t *merged_keys(const json_t *a, const json_t *b)
 {
@@ -266,18 +280,21 @@ static json_t *cold_meta(const struct claim *c, const struct template *t)
     char ref[HASH_TEXT_MAX];
 
     hash_text(t->meta.name, ref);
-    json_t *labels = json_pack("{ss ss ss ss}", LABEL_CLAIM_UID, c->meta.uid, LABEL_CREATED_BY, by ? by : CREATED_BY_US,
-                               LABEL_LAUNCH_TYPE, LAUNCH_COLD, LABEL_TEMPLATE_REF_HASH, ref);
+    json_t *labels =
+        json_pack("{ss ss ss ss}", LABEL_CLAIM_UID, c->meta.uid, LABEL_CREATED_BY, by ? by : CREATED_BY_US,
+                  LABEL_LAUNCH_TYPE, LAUNCH_COLD, LABEL_TEMPLATE_REF_HASH, ref);
     json_t *annotations = json_pack("{ss ss}", ANN_TEMPLATE_REF, t->meta.name, ANN_POD_NAME, c->meta.name);
     if (trace)
         json_object_set_new(annotations, ANN_TRACE, json_string(trace));
-    return json_pack("{ss ss so so s[o]}", "name", c->meta.name, "namespace", c->meta.ns, "labels", labels, "annotations",
-                     annotations, "ownerReferences", owner_ref(&c->meta, API_EXT, "SandboxClaim"));
+    return json_pack("{ss ss so so s[o]}", "name", c->meta.name, "namespace", c->meta.ns, "labels", labels,
+                     "annotations", annotations, "ownerReferences",
+                     owner_ref(&c->meta, API_EXT, "SandboxClaim"));
 }
 
 json_t *claim_sandbox_body(const struct claim *c, const struct template *t, struct verdict *v)
 {
-    json_t *secure = secure_pod_spec(t), *spec = json_deep_copy(secure), *volumes = merge_volume_claims(c, t, v);
+    json_t *secure = secure_pod_spec(t), *spec = json_deep_copy(secure),
+           *volumes = merge_volume_claims(c, t, v);
     json_t *body, *labels, *pod_meta = json_object();
     char ref[HASH_TEXT_MAX];
 
@@ -295,8 +312,8 @@ json_t *claim_sandbox_body(const struct claim *c, const struct template *t, stru
     json_object_set_new(labels, LABEL_TEMPLATE_REF_HASH, json_string(ref));
     json_object_set_new(pod_meta, "labels", labels);
     json_object_set_new(pod_meta, "annotations", merged_keys(t->pod_annotations, c->pod_annotations));
-    body = json_pack("{ss ss so s{s{so so}}}", "apiVersion", API_CORE, "kind", "Sandbox", "metadata", cold_meta(c, t),
-                     "spec", "podTemplate", "metadata", pod_meta, "spec", spec);
+    body = json_pack("{ss ss so s{s{so so}}}", "apiVersion", API_CORE, "kind", "Sandbox", "metadata",
+                     cold_meta(c, t), "spec", "podTemplate", "metadata", pod_meta, "spec", spec);
     if (json_array_size(volumes) > 0)
         (void)obj_set(body, "spec.volumeClaimTemplates", json_incref(volumes));
     json_decref(volumes);
@@ -310,15 +327,16 @@ static json_t *lacking(const json_t *have, const json_t *want)
     json_t *out = json_object(), *value;
     const char *key;
 
-    json_object_foreach((json_t *)(uintptr_t)want, key, value)
-        if (!json_equal(json_object_get(have, key), value))
-            json_object_set(out, key, value);
+    json_object_foreach((json_t *)(uintptr_t)want, key,
+                        value) if (!json_equal(json_object_get(have, key), value))
+        json_object_set(out, key, value);
     return out;
 }
 
 json_t *claim_metadata_patch(const struct claim *c, const struct sandbox *s)
 {
-    json_t *labels = lacking(s->pod_labels, c->pod_labels), *annotations = lacking(s->pod_annotations, c->pod_annotations);
+    json_t *labels = lacking(s->pod_labels, c->pod_labels),
+           *annotations = lacking(s->pod_annotations, c->pod_annotations);
     json_t *meta = json_object();
 
     if (json_object_size(labels) > 0)
@@ -331,7 +349,8 @@ json_t *claim_metadata_patch(const struct claim *c, const struct sandbox *s)
         json_decref(meta);
         return NULL;
     }
-    return json_pack("{s{ss} s{s{so}}}", "metadata", "uid", s->meta.uid, "spec", "podTemplate", "metadata", meta);
+    return json_pack("{s{ss} s{s{so}}}", "metadata", "uid", s->meta.uid, "spec", "podTemplate", "metadata",
+                     meta);
 }
 
 /*
@@ -343,8 +362,8 @@ json_t *claim_adopt_patch(const struct claim *c, const struct sandbox *member)
 {
     const char *by = meta_label(&c->meta, LABEL_CREATED_BY), *trace = meta_annotation(&c->meta, ANN_TRACE);
     json_t *labels = json_pack("{so so so ss ss}", LABEL_POOL, json_null(), LABEL_TEMPLATE_HASH, json_null(),
-                               LABEL_POD_TEMPLATE_HASH, json_null(), LABEL_LAUNCH_TYPE, LAUNCH_WARM, LABEL_CLAIM_UID,
-                               c->meta.uid);
+                               LABEL_POD_TEMPLATE_HASH, json_null(), LABEL_LAUNCH_TYPE, LAUNCH_WARM,
+                               LABEL_CLAIM_UID, c->meta.uid);
     json_t *annotations = json_object(), *patch = claim_metadata_patch(c, member), *meta;
 
     if (by)
@@ -353,8 +372,8 @@ json_t *claim_adopt_patch(const struct claim *c, const struct sandbox *member)
         json_object_set_new(annotations, ANN_POD_NAME, json_string(member->meta.name));
     if (trace)
         json_object_set_new(annotations, ANN_TRACE, json_string(trace));
-    meta = json_pack("{ss ss so s[o]}", "uid", member->meta.uid, "resourceVersion", member->meta.version, "labels", labels,
-                     "ownerReferences", owner_ref(&c->meta, API_EXT, "SandboxClaim"));
+    meta = json_pack("{ss ss so s[o]}", "uid", member->meta.uid, "resourceVersion", member->meta.version,
+                     "labels", labels, "ownerReferences", owner_ref(&c->meta, API_EXT, "SandboxClaim"));
     if (json_object_size(annotations) > 0)
         json_object_set(meta, "annotations", annotations);
     json_decref(annotations);

@@ -34,8 +34,8 @@ const char *lasting_failure(const struct pass *p);
 const json_t *find_json(const struct store *s, const char *ns, const char *name); /* NULL: absent */
 uint32_t template_hash_of(struct sandboxes *x, const struct template *t);
 /* The members that this pool owns; the caller frees.  *ret_n their number. */
-struct member *pool_members(struct sandboxes *x, const struct pool *p, uint32_t template_hash, const char *claim_uid,
-                            size_t *ret_n);
+struct member *pool_members(struct sandboxes *x, const struct pool *p, uint32_t template_hash,
+                            const char *claim_uid, size_t *ret_n);
 /* Does this runtime class lead to our shim? */
 bool class_is_ours(const struct sandboxes *x, const char *runtime_class);
 
@@ -51,7 +51,8 @@ bool surely_missing(struct sandboxes *x, struct pass *p, enum watched kind, cons
 void waiter_add(struct sandboxes *x, const char *ns, const char *pool, const char *claim, int64_t created_ms);
 void waiter_remove(struct sandboxes *x, const char *ns, const char *pool, const char *claim);
 /* How many older claims wait for a member of this pool. */
-size_t waiters_before(const struct sandboxes *x, const char *ns, const char *pool, const char *claim, int64_t created_ms);
+size_t waiters_before(const struct sandboxes *x, const char *ns, const char *pool, const char *claim,
+                      int64_t created_ms);
 /* Lets the oldest look again. */
 void waiter_wake(struct sandboxes *x, const char *ns, const char *pool);
 void waiters_free(struct map *m);

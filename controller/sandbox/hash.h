@@ -9,7 +9,7 @@
 #define HASH_TEXT_MAX 9
 
 uint32_t hash_bytes(const void *data, size_t n);
-uint32_t hash_str(const char *text);              /* NULL counts as "" */
+uint32_t hash_str(const char *text);                       /* NULL counts as "" */
 void hash_text(const char *text, char out[HASH_TEXT_MAX]); /* eight lower-case hex digits */
 void hash_hex(uint32_t h, char out[HASH_TEXT_MAX]);
-uint32_t hash_parse(const char *hex);             /* 0: not eight hex digits */
+uint32_t hash_parse(const char *hex); /* 0: not eight hex digits */

@@ -10,18 +10,23 @@
 
 const struct kube_resource kind_sandbox = {GROUP_CORE, "v1beta1", "sandboxes", "Sandbox", false};
 const struct kube_resource kind_claim = {GROUP_EXT, "v1beta1", "sandboxclaims", "SandboxClaim", false};
-const struct kube_resource kind_template = {GROUP_EXT, "v1beta1", "sandboxtemplates", "SandboxTemplate", false};
+const struct kube_resource kind_template = {GROUP_EXT, "v1beta1", "sandboxtemplates", "SandboxTemplate",
+                                            false};
 const struct kube_resource kind_pool = {GROUP_EXT, "v1beta1", "sandboxwarmpools", "SandboxWarmPool", false};
 const struct kube_resource kind_pod = {"", "v1", "pods", "Pod", false};
 const struct kube_resource kind_service = {"", "v1", "services", "Service", false};
 const struct kube_resource kind_pvc = {"", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", false};
-const struct kube_resource kind_policy = {"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", false};
+const struct kube_resource kind_policy = {"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy",
+                                          false};
 const struct kube_resource kind_node = {"", "v1", "nodes", "Node", true};
 const struct kube_resource kind_runtime_class = {"node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", true};
 const struct kube_resource kind_front_sandbox = {GROUP_FRONT, "v1alpha1", "sandboxes", "Sandbox", false};
-const struct kube_resource kind_front_template = {GROUP_FRONT, "v1alpha1", "sandboxtemplates", "SandboxTemplate", false};
-const struct kube_resource kind_front_claim = {GROUP_FRONT, "v1alpha1", "sandboxclaims", "SandboxClaim", false};
-const struct kube_resource kind_front_pool = {GROUP_FRONT, "v1alpha1", "sandboxwarmpools", "SandboxWarmPool", false};
+const struct kube_resource kind_front_template = {GROUP_FRONT, "v1alpha1", "sandboxtemplates",
+                                                  "SandboxTemplate", false};
+const struct kube_resource kind_front_claim = {GROUP_FRONT, "v1alpha1", "sandboxclaims", "SandboxClaim",
+                                               false};
+const struct kube_resource kind_front_pool = {GROUP_FRONT, "v1alpha1", "sandboxwarmpools", "SandboxWarmPool",
+                                              false};
 
 /* ---- indexes ------------------------------------------------------------------------------------------ */
 
@@ -65,7 +70,8 @@ static void by_node(const json_t *o, struct index_values *v)
     index_add(v, obj_str(o, "spec.nodeName"));
 }
 
-/* ---- digests -------------------------------------------------------------------------------------------- */
+/* ---- digests --------------------------------------------------------------------------------------------
+ */
 
 static enum owner_kind owner_of(const struct meta *m)
 {
@@ -101,7 +107,8 @@ static void sandbox_digest_make(const json_t *o, void *out)
     d->has_ips = json_array_size(json_object_get(status, "podIPs")) > 0;
     d->deleting = meta_is_deleting(&m);
     d->finished = condition_is(condition_find(status, COND_FINISHED), "True");
-    d->unschedulable = condition_is(scheduled, "False") && strcmp(condition_str(scheduled, "reason"), "Unschedulable") == 0;
+    d->unschedulable =
+        condition_is(scheduled, "False") && strcmp(condition_str(scheduled, "reason"), "Unschedulable") == 0;
     d->unready_ms = d->ready ? 0 : condition_is(ready, "False") ? condition_since_ms(ready) : m.created_ms;
     (void)snprintf(d->owner_uid, sizeof d->owner_uid, "%s", uid ? uid : "");
 }
@@ -121,19 +128,34 @@ static void node_digest_make(const json_t *o, void *out)
     d->out = d->lost || obj_bool(o, "spec.unschedulable", false) || obj_is_deleting(o);
 }
 
-/* ---- the kinds -------------------------------------------------------------------------------------------- */
+/* ---- the kinds --------------------------------------------------------------------------------------------
+ */
 
-static const char *const pod_keep[] = {"metadata", "spec.nodeName", "spec.runtimeClassName", "status.phase",
-                                       "status.conditions", "status.podIPs", "status.containerStatuses",
-                                       "status.initContainerStatuses", "status.reason", "status.message", NULL};
+static const char *const pod_keep[] = {"metadata",
+                                       "spec.nodeName",
+                                       "spec.runtimeClassName",
+                                       "status.phase",
+                                       "status.conditions",
+                                       "status.podIPs",
+                                       "status.containerStatuses",
+                                       "status.initContainerStatuses",
+                                       "status.reason",
+                                       "status.message",
+                                       NULL};
 static const char *const sandbox_share[] = {"spec.podTemplate", "spec.volumeClaimTemplates", NULL};
 static const char *const front_share[] = {"spec.template", "spec.volumeClaimTemplates", NULL};
 static const char *const service_keep[] = {"metadata", "spec.clusterIP", "spec.selector", "spec.ports", NULL};
 static const char *const pvc_keep[] = {"metadata", "status.phase", NULL};
 static const char *const policy_keep[] = {"metadata", "spec", NULL};
-static const char *const node_keep[] = {"metadata.name", "metadata.uid", "metadata.resourceVersion",
-                                        "metadata.deletionTimestamp", "spec.unschedulable", "status.conditions", NULL};
-static const char *const class_keep[] = {"metadata.name", "metadata.uid", "metadata.resourceVersion", "handler", NULL};
+static const char *const node_keep[] = {"metadata.name",
+                                        "metadata.uid",
+                                        "metadata.resourceVersion",
+                                        "metadata.deletionTimestamp",
+                                        "spec.unschedulable",
+                                        "status.conditions",
+                                        NULL};
+static const char *const class_keep[] = {"metadata.name", "metadata.uid", "metadata.resourceVersion",
+                                         "handler", NULL};
 
 const struct store_kind watched_kinds[WATCH_COUNT] = {
     [WATCH_SANDBOX] = {.resource = &kind_sandbox,
@@ -155,7 +177,9 @@ const struct store_kind watched_kinds[WATCH_COUNT] = {
     [WATCH_SERVICE] = {.resource = &kind_service, .label_selector = LABEL_NAME_HASH, .keep = service_keep},
     [WATCH_PVC] = {.resource = &kind_pvc, .label_selector = LABEL_NAME_HASH, .keep = pvc_keep},
     [WATCH_FREE_POD] = {.resource = &kind_pod, .label_selector = LABEL_ADOPTABLE "=true", .keep = pod_keep},
-    [WATCH_FREE_SERVICE] = {.resource = &kind_service, .label_selector = LABEL_ADOPTABLE "=true", .keep = service_keep},
+    [WATCH_FREE_SERVICE] = {.resource = &kind_service,
+                            .label_selector = LABEL_ADOPTABLE "=true",
+                            .keep = service_keep},
     [WATCH_FREE_PVC] = {.resource = &kind_pvc, .label_selector = LABEL_ADOPTABLE "=true", .keep = pvc_keep},
     [WATCH_POLICY] = {.resource = &kind_policy, .keep = policy_keep},
     [WATCH_NODE] = {.resource = &kind_node,
@@ -165,6 +189,8 @@ const struct store_kind watched_kinds[WATCH_COUNT] = {
     [WATCH_RUNTIME_CLASS] = {.resource = &kind_runtime_class, .keep = class_keep},
     [WATCH_FRONT_SANDBOX] = {.resource = &kind_front_sandbox, .share = front_share, .optional = true},
     [WATCH_FRONT_TEMPLATE] = {.resource = &kind_front_template, .share = front_share, .optional = true},
-    [WATCH_FRONT_CLAIM] = {.resource = &kind_front_claim, .index = {{"template", by_template_ref}}, .optional = true},
+    [WATCH_FRONT_CLAIM] = {.resource = &kind_front_claim,
+                           .index = {{"template", by_template_ref}},
+                           .optional = true},
     [WATCH_FRONT_POOL] = {.resource = &kind_front_pool, .optional = true},
 };

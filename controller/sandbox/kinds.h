@@ -4,7 +4,8 @@
 #include "controller/sandbox/plan_pool.h"
 
 extern const struct kube_resource kind_sandbox, kind_claim, kind_template, kind_pool;
-extern const struct kube_resource kind_pod, kind_service, kind_pvc, kind_policy, kind_node, kind_runtime_class;
+extern const struct kube_resource kind_pod, kind_service, kind_pvc, kind_policy, kind_node,
+    kind_runtime_class;
 extern const struct kube_resource kind_front_sandbox, kind_front_template, kind_front_claim, kind_front_pool;
 
 enum watched {
@@ -45,6 +46,6 @@ struct claim_digest {
 };
 
 struct node_digest {
-    bool out; /* cordoned, or not Ready */
+    bool out;  /* cordoned, or not Ready */
     bool lost; /* not Ready: it does not answer */
 };

@@ -55,7 +55,8 @@ uint32_t template_hash_of(struct sandboxes *x, const struct template *t)
     return h->hash;
 }
 
-/* ---- members --------------------------------------------------------------------------------------------- */
+/* ---- members ---------------------------------------------------------------------------------------------
+ */
 
 /* A member of another hash is stale unless its blueprint says the same in other words: pools that were
  * filled by another implementation of this API carry hashes of another making. */
@@ -83,7 +84,8 @@ static bool node_is_out(const struct sandboxes *x, const struct object *o)
     if (d->node == 0)
         return false;
     bool any = false;
-    for (node = store_next(x->store[WATCH_NODE], NULL); node && !any; node = store_next(x->store[WATCH_NODE], node))
+    for (node = store_next(x->store[WATCH_NODE], NULL); node && !any;
+         node = store_next(x->store[WATCH_NODE], node))
         any = ((const struct node_digest *)object_digest(node))->out;
     if (!any)
         return false;
@@ -92,8 +94,8 @@ static bool node_is_out(const struct sandboxes *x, const struct object *o)
     return node && ((const struct node_digest *)object_digest(node))->out;
 }
 
-struct member *pool_members(struct sandboxes *x, const struct pool *p, uint32_t template_hash, const char *claim_uid,
-                            size_t *ret_n)
+struct member *pool_members(struct sandboxes *x, const struct pool *p, uint32_t template_hash,
+                            const char *claim_uid, size_t *ret_n)
 {
     const struct store *s = x->store[WATCH_SANDBOX];
     char hash[HASH_TEXT_MAX], value[INDEX_VALUE_MAX];
@@ -103,7 +105,8 @@ struct member *pool_members(struct sandboxes *x, const struct pool *p, uint32_t 
     hash_text(p->meta.name, hash);
     index_value(p->meta.ns, hash, value);
     struct member *list = xcalloc(store_index_count(s, SANDBOX_BY_POOL, value) + 1, sizeof *list);
-    for (const struct object *o = store_index_first(s, SANDBOX_BY_POOL, value, &cursor); o; o = store_index_next(&cursor)) {
+    for (const struct object *o = store_index_first(s, SANDBOX_BY_POOL, value, &cursor); o;
+         o = store_index_next(&cursor)) {
         const struct sandbox_digest *d = object_digest(o);
         /* The label is a hash and anybody can write it; the owner reference decides. */
         if (d->owner != OWNER_POOL || strcmp(d->owner_uid, p->meta.uid) != 0)
@@ -128,7 +131,8 @@ bool class_is_ours(const struct sandboxes *x, const char *runtime_class)
     return handler && strcmp(handler, x->opt.runtime_handler) == 0;
 }
 
-/* ---- what is missing ----------------------------------------------------------------------------------------- */
+/* ---- what is missing
+ * ----------------------------------------------------------------------------------------- */
 
 struct absence {
     int64_t seen_ms; /* when the server said so; 0: not asked or there */
@@ -155,7 +159,9 @@ bool surely_missing(struct sandboxes *x, struct pass *p, enum watched kind, cons
         a = xcalloc(1, sizeof *a);
         (void)map_put(x->missing, key, a);
     }
-    pass_add(p, (struct action){.verb = KUBE_GET, .resource = resource, .ns = ns, .name = name, .done = on_asked, .data = a});
+    pass_add(
+        p, (struct action){
+               .verb = KUBE_GET, .resource = resource, .ns = ns, .name = name, .done = on_asked, .data = a});
     pass_after(p, 1);
     return false;
 }

@@ -17,25 +17,61 @@ static const double creation_buckets[] = {10,    50,    100,   250,    500,    1
                                           10000, 30000, 60000, 120000, 240000, 300000, 600000};
 static const double pause_buckets[] = {5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000};
 
-enum meter { SANDBOXES, CREATION, CLAIMS, CLAIM_LATENCY, CLIENT_LATENCY, PAUSES, PAUSE_LATENCY, FREED, METERS };
+enum meter {
+    SANDBOXES,
+    CREATION,
+    CLAIMS,
+    CLAIM_LATENCY,
+    CLIENT_LATENCY,
+    PAUSES,
+    PAUSE_LATENCY,
+    FREED,
+    METERS
+};
 
 static const struct metric_def defs[METERS] = {
-    [SANDBOXES] = {"agent_sandboxes", "Sandboxes that exist", METRIC_GAUGE,
-                   {"namespace", "ready_condition", "expired", "launch_type", "sandbox_template", "owned_by", "created_by"},
+    [SANDBOXES] = {"agent_sandboxes",
+                   "Sandboxes that exist",
+                   METRIC_GAUGE,
+                   {"namespace", "ready_condition", "expired", "launch_type", "sandbox_template", "owned_by",
+                    "created_by"},
                    .drop_zero = true},
-    [CREATION] = {"agent_sandbox_creation_latency_ms", "From the creation of a Sandbox to its first Ready", METRIC_HISTOGRAM,
-                  {"namespace", "launch_type", "sandbox_template"}, creation_buckets, ARRAY_LEN(creation_buckets)},
-    [CLAIMS] = {"agent_sandbox_claim_creation_total", "Claims that got their sandbox", METRIC_COUNTER,
-                {"namespace", "sandbox_template", "launch_type", "warmpool_name", "pod_condition", "created_by"}},
-    [CLAIM_LATENCY] = {"agent_sandbox_claim_controller_startup_latency_ms", "From the first sight of a claim to its Ready",
-                       METRIC_HISTOGRAM, {"launch_type", "sandbox_template"}, claim_buckets, ARRAY_LEN(claim_buckets)},
-    [CLIENT_LATENCY] = {"agent_sandbox_client_claim_startup_latency_ms", "From the client's request to the claim's Ready",
-                        METRIC_HISTOGRAM, {"launch_type", "sandbox_template"}, claim_buckets, ARRAY_LEN(claim_buckets)},
-    [PAUSES] = {"glovebox_sandbox_pauses_total", "Changes between paused and running", METRIC_COUNTER,
+    [CREATION] = {"agent_sandbox_creation_latency_ms",
+                  "From the creation of a Sandbox to its first Ready",
+                  METRIC_HISTOGRAM,
+                  {"namespace", "launch_type", "sandbox_template"},
+                  creation_buckets,
+                  ARRAY_LEN(creation_buckets)},
+    [CLAIMS] = {"agent_sandbox_claim_creation_total",
+                "Claims that got their sandbox",
+                METRIC_COUNTER,
+                {"namespace", "sandbox_template", "launch_type", "warmpool_name", "pod_condition",
+                 "created_by"}},
+    [CLAIM_LATENCY] = {"agent_sandbox_claim_controller_startup_latency_ms",
+                       "From the first sight of a claim to its Ready",
+                       METRIC_HISTOGRAM,
+                       {"launch_type", "sandbox_template"},
+                       claim_buckets,
+                       ARRAY_LEN(claim_buckets)},
+    [CLIENT_LATENCY] = {"agent_sandbox_client_claim_startup_latency_ms",
+                        "From the client's request to the claim's Ready",
+                        METRIC_HISTOGRAM,
+                        {"launch_type", "sandbox_template"},
+                        claim_buckets,
+                        ARRAY_LEN(claim_buckets)},
+    [PAUSES] = {"glovebox_sandbox_pauses_total",
+                "Changes between paused and running",
+                METRIC_COUNTER,
                 {"namespace", "direction"}},
-    [PAUSE_LATENCY] = {"glovebox_sandbox_pause_latency_ms", "From the request on the Pod to its end", METRIC_HISTOGRAM,
-                       {"direction"}, pause_buckets, ARRAY_LEN(pause_buckets)},
-    [FREED] = {"glovebox_sandbox_memory_freed_bytes_total", "Memory that pauses in place gave back", METRIC_COUNTER,
+    [PAUSE_LATENCY] = {"glovebox_sandbox_pause_latency_ms",
+                       "From the request on the Pod to its end",
+                       METRIC_HISTOGRAM,
+                       {"direction"},
+                       pause_buckets,
+                       ARRAY_LEN(pause_buckets)},
+    [FREED] = {"glovebox_sandbox_memory_freed_bytes_total",
+               "Memory that pauses in place gave back",
+               METRIC_COUNTER,
                {"namespace"}},
 };
 
@@ -89,8 +125,10 @@ static const char *known_creator(const char *by)
 
 static void count_sandbox(struct meters *x, const struct object *o, double by)
 {
-    static const char *const owners[] = {
-        [OWNER_NONE] = "None", [OWNER_CLAIM] = "SandboxClaim", [OWNER_POOL] = "SandboxWarmPool", [OWNER_FRONT] = "None"};
+    static const char *const owners[] = {[OWNER_NONE] = "None",
+                                         [OWNER_CLAIM] = "SandboxClaim",
+                                         [OWNER_POOL] = "SandboxWarmPool",
+                                         [OWNER_FRONT] = "None"};
     const json_t *json = object_json(o), *ready = obj_condition(json, COND_READY);
     const char *status = condition_str(ready, "status");
     const char *labels[] = {obj_ns(json),
@@ -112,7 +150,8 @@ static void observe_creation(struct meters *x, const json_t *old, const json_t *
     int64_t created = 0;
 
     /* The first Ready after birth; later ones are recoveries. */
-    if (!condition_is(ready, "True") || obj_condition_is_true(old, COND_READY) || obj_condition(old, COND_READY) ||
+    if (!condition_is(ready, "True") || obj_condition_is_true(old, COND_READY) ||
+        obj_condition(old, COND_READY) ||
         obj_parse_time(or_empty(obj_str(now, "metadata.creationTimestamp")), &created) < 0)
         return;
     metric_observe(x->m[CREATION], (double)MAX(now_ms() - created, 0), labels);
@@ -128,7 +167,9 @@ static void observe_pause(struct meters *x, const json_t *old, const json_t *now
     metric_inc(x->m[PAUSES], 1, (const char *const[]){obj_ns(now), paused ? "pause" : "resume"});
     if (paused)
         metric_inc(x->m[FREED],
-                   (double)MAX(obj_int(now, "status.memory.beforePause", 0) - obj_int(now, "status.memory.afterPause", 0), 0),
+                   (double)MAX(obj_int(now, "status.memory.beforePause", 0) -
+                                   obj_int(now, "status.memory.afterPause", 0),
+                               0),
                    (const char *const[]){obj_ns(now)});
 }
 
@@ -148,14 +189,16 @@ void meters_sandbox_changed(void *data, const struct change *c)
 
 static void observe_claim(struct meters *x, const json_t *claim, const struct sighting *seen)
 {
-    const char *sandbox = obj_str(claim, "status.sandbox.name"), *asked = obj_annotation(claim, ANN_CLIENT_REQUESTED);
+    const char *sandbox = obj_str(claim, "status.sandbox.name"),
+               *asked = obj_annotation(claim, ANN_CLIENT_REQUESTED);
     const char *launch = sandbox && strcmp(sandbox, obj_name(claim)) == 0 ? LAUNCH_COLD : LAUNCH_WARM;
     const char *pool = or_empty(obj_str(claim, "spec.warmPoolRef.name"));
     const char *latency[] = {launch, ""};
     int64_t asked_ms;
 
     metric_inc(x->m[CLAIMS], 1,
-               (const char *const[]){obj_ns(claim), "", launch, pool, "ready", known_creator(obj_label(claim, LABEL_CREATED_BY))});
+               (const char *const[]){obj_ns(claim), "", launch, pool, "ready",
+                                     known_creator(obj_label(claim, LABEL_CREATED_BY))});
     metric_observe(x->m[CLAIM_LATENCY], (double)(now_ms() - seen->first_ms), latency);
     if (asked && obj_parse_time(asked, &asked_ms) == 0 && now_ms() >= asked_ms)
         metric_observe(x->m[CLIENT_LATENCY], (double)(now_ms() - asked_ms), latency);

@@ -26,14 +26,19 @@ struct field {
 #define AT(type, member) offsetof(struct type, member)
 
 static const struct word modes[] = {{"Suspended", 1}, {NULL, 0}};
-static const struct word deletes[] = {{"Delete", SHUTDOWN_DELETE}, {"DeleteForeground", SHUTDOWN_FOREGROUND}, {NULL, 0}};
+static const struct word deletes[] = {
+    {"Delete", SHUTDOWN_DELETE}, {"DeleteForeground", SHUTDOWN_FOREGROUND}, {NULL, 0}};
 static const struct word pauses[] = {{"InPlace", PAUSE_IN_PLACE}, {"Delete", PAUSE_DELETE}, {NULL, 0}};
-static const struct word policies[] = {{"Allowed", POLICY_ALLOWED}, {"Overrides", POLICY_OVERRIDES}, {NULL, 0}};
+static const struct word policies[] = {
+    {"Allowed", POLICY_ALLOWED}, {"Overrides", POLICY_OVERRIDES}, {NULL, 0}};
 static const struct word managements[] = {{"Unmanaged", 1}, {NULL, 0}};
 static const struct word strategies[] = {{"Recreate", 1}, {NULL, 0}};
 static const struct word states[] = {{"Running", MEMBER_RUNNING}, {"Paused", MEMBER_PAUSED}, {NULL, 0}};
-static const struct word phases[] = {{"Pending", PHASE_PENDING}, {"Running", PHASE_RUNNING},
-                                     {"Succeeded", PHASE_SUCCEEDED}, {"Failed", PHASE_FAILED}, {NULL, 0}};
+static const struct word phases[] = {{"Pending", PHASE_PENDING},
+                                     {"Running", PHASE_RUNNING},
+                                     {"Succeeded", PHASE_SUCCEEDED},
+                                     {"Failed", PHASE_FAILED},
+                                     {NULL, 0}};
 
 static const struct field meta_fields[] = {
     {.path = "metadata.namespace", FIELD_STR, AT(meta, ns)},

@@ -41,8 +41,8 @@ struct pod {
     struct meta meta;
     int phase;
     const char *phase_text, *node, *runtime_class;
-    const json_t *ips;       /* status.podIPs */
-    const json_t *ready;     /* conditions, NULL when absent */
+    const json_t *ips;   /* status.podIPs */
+    const json_t *ready; /* conditions, NULL when absent */
     const json_t *scheduled;
     const json_t *paused;
     const json_t *containers, *init_containers; /* statuses */
@@ -65,7 +65,8 @@ struct claim {
 
 enum policy { POLICY_DISALLOWED, POLICY_ALLOWED, POLICY_OVERRIDES };
 
-struct template {
+struct template
+{
     struct meta meta;
     const json_t *pod_labels, *pod_annotations, *pod_spec;
     const json_t *volume_claims;

@@ -29,30 +29,31 @@
  *     False / POD_PAUSE_FAILED   it should, but did not: one sentence in message; the agent retries
  *     True  / POD_RESUME_FAILED  still paused: one sentence in message; the agent retries
  */
-#define GLOVEBOX_PREFIX     "glovebox.dev/"
-#define ANN_POD_PAUSE       GLOVEBOX_PREFIX "pause"
-#define ANN_POD_PAUSE_AT    GLOVEBOX_PREFIX "pause-requested-at"
-#define PAUSE_TRUE          "true"
-#define PAUSE_FALSE         "false"
-#define COND_POD_PAUSED     GLOVEBOX_PREFIX "Paused"
-#define POD_PAUSED          "Paused"
-#define POD_RUNNING         "Running"
-#define POD_PAUSE_REFUSED   "Refused"
-#define POD_PAUSE_FAILED    "PauseFailed"
-#define POD_RESUME_FAILED   "ResumeFailed"
+#define GLOVEBOX_PREFIX   "glovebox.dev/"
+#define ANN_POD_PAUSE     GLOVEBOX_PREFIX "pause"
+#define ANN_POD_PAUSE_AT  GLOVEBOX_PREFIX "pause-requested-at"
+#define PAUSE_TRUE        "true"
+#define PAUSE_FALSE       "false"
+#define COND_POD_PAUSED   GLOVEBOX_PREFIX "Paused"
+#define POD_PAUSED        "Paused"
+#define POD_RUNNING       "Running"
+#define POD_PAUSE_REFUSED "Refused"
+#define POD_PAUSE_FAILED  "PauseFailed"
+#define POD_RESUME_FAILED "ResumeFailed"
 /* printf forms; memory in bytes.  The controller reads the numbers back for status and metrics. */
 #define POD_PAUSED_MESSAGE  "memory before %llu after %llu bytes, took %lld ms"
 #define POD_RESUMED_MESSAGE "took %lld ms"
 
-/* Which egress policy a pod gets: "open", "none", the policy itself as JSON, or the name of an EgressPolicy. */
-#define ANN_POD_EGRESS      GLOVEBOX_PREFIX "egress"
+/* Which egress policy a pod gets: "open", "none", the policy itself as JSON, or the name of an EgressPolicy.
+ */
+#define ANN_POD_EGRESS GLOVEBOX_PREFIX "egress"
 
 /* The node agent puts NODE_READY on its Node when the shim and containerd's runtime are in place. */
-#define NODE_READY          GLOVEBOX_PREFIX "ready" /* label; "true" */
-#define NODE_MISSING        GLOVEBOX_PREFIX "missing" /* annotation; what the kernel lacks, one line */
+#define NODE_READY   GLOVEBOX_PREFIX "ready"   /* label; "true" */
+#define NODE_MISSING GLOVEBOX_PREFIX "missing" /* annotation; what the kernel lacks, one line */
 
 /* RuntimeClasses whose handler is the shim's; handlers are what counts, this is the default set. */
-#define RUNTIME_HANDLER     "glovebox"
+#define RUNTIME_HANDLER "glovebox"
 
 /* ---- labels ------------------------------------------------------------------------------------ */
 #define LABEL_NAME_HASH         GROUP_CORE "/sandbox-name-hash"
@@ -79,8 +80,8 @@
 #define ANN_SAFE_TO_EVICT          "cluster-autoscaler.kubernetes.io/safe-to-evict"
 /* On a core object that a sandbox.k8s.io object drives: the value of the field that may be changed on
  * either of the two (paused, replicas), as it was when both were last in step. */
-#define ANN_FRONT_SHARED           GLOVEBOX_PREFIX "front-shared"
-#define SHADOW_POOL                "shadow-pool-" /* + template: an empty pool for claims without one */
+#define ANN_FRONT_SHARED GLOVEBOX_PREFIX "front-shared"
+#define SHADOW_POOL      "shadow-pool-" /* + template: an empty pool for claims without one */
 
 /* ---- condition types --------------------------------------------------------------------------- */
 #define COND_READY         "Ready"
@@ -109,15 +110,15 @@
 #define R_SCHEDULED        "PodScheduled"
 #define R_SCHED_UNKNOWN    "PodSchedulingUnknown"
 /* Paused and Resumed */
-#define R_PAUSED_IN_PLACE  "PausedInPlace"
-#define R_PAUSED_DELETED   "PodDeleted"
-#define R_PAUSING          "Pausing"
-#define R_RESUMING         "Resuming"
-#define R_NOT_PAUSED       "NotPaused"
-#define R_RUNNING          "Running"
-#define R_PAUSE_REFUSED    "PauseRefused"
-#define R_PAUSE_FAILED     "PauseFailed"
-#define R_RESUME_FAILED    "ResumeFailed"
+#define R_PAUSED_IN_PLACE "PausedInPlace"
+#define R_PAUSED_DELETED  "PodDeleted"
+#define R_PAUSING         "Pausing"
+#define R_RESUMING        "Resuming"
+#define R_NOT_PAUSED      "NotPaused"
+#define R_RUNNING         "Running"
+#define R_PAUSE_REFUSED   "PauseRefused"
+#define R_PAUSE_FAILED    "PauseFailed"
+#define R_RESUME_FAILED   "ResumeFailed"
 
 /* ---- reasons of SandboxClaim conditions ---------------------------------------------------------- */
 #define R_POOL_NOT_FOUND     "WarmPoolNotFound"
@@ -132,11 +133,11 @@
 #define R_VCT_ERROR          "VolumeClaimTemplatesError"
 
 /* ---- reasons of SandboxWarmPool conditions and events -------------------------------------------- */
-#define R_POOL_READY          "AllMembersReady"
-#define R_POOL_FILLING        "MembersNotReady"
-#define R_POOL_PROGRESSING    "WarmPoolProgressing"
+#define R_POOL_READY           "AllMembersReady"
+#define R_POOL_FILLING         "MembersNotReady"
+#define R_POOL_PROGRESSING     "WarmPoolProgressing"
 #define R_POOL_NOT_PROGRESSING "WarmPoolNotProgressing"
-#define R_POOL_TEMPLATE_ERROR "SandboxTemplateError"
+#define R_POOL_TEMPLATE_ERROR  "SandboxTemplateError"
 
 /* ---- event reasons ------------------------------------------------------------------------------- */
 #define EV_ADOPTED     "SandboxAdopted"
@@ -149,9 +150,9 @@
 #define EV_EXPIRED     "SandboxExpired"
 
 /* ---- values -------------------------------------------------------------------------------------- */
-#define LAUNCH_WARM      "warm"
-#define LAUNCH_COLD      "cold"
-#define CREATED_BY_US    "controller"
-#define CREATED_UNKNOWN  "unknown"
-#define FIELD_MANAGER    "sandbox-controller"
-#define LEASE_NAME       "a3317529.agent-sandbox.x-k8s.io"
+#define LAUNCH_WARM     "warm"
+#define LAUNCH_COLD     "cold"
+#define CREATED_BY_US   "controller"
+#define CREATED_UNKNOWN "unknown"
+#define FIELD_MANAGER   "sandbox-controller"
+#define LEASE_NAME      "a3317529.agent-sandbox.x-k8s.io"

@@ -98,7 +98,8 @@ void conds_init(struct conds *c, const json_t *status, int64_t generation, int64
     *c = (struct conds){.list = json_array(), .before = status, .generation = generation, .now_ms = now_ms};
 }
 
-void conds_set(struct conds *c, const char *type, const char *status, const char *reason, const char *fmt, ...)
+void conds_set(struct conds *c, const char *type, const char *status, const char *reason, const char *fmt,
+               ...)
 {
     const json_t *old = condition_find(c->before, type);
     char message[2048], time[OBJ_TIME_MAX];
@@ -155,12 +156,10 @@ json_t *status_patch(const json_t *before, json_t *wanted)
     const char *key;
     json_t *value;
 
-    json_object_foreach(wanted, key, value)
-        if (!json_equal(json_object_get(before, key), value))
-            json_object_set(changed, key, value);
-    json_object_foreach((json_t *)(uintptr_t)before, key, value)
-        if (!json_object_get(wanted, key))
-            json_object_set_new(changed, key, json_null());
+    json_object_foreach(wanted, key, value) if (!json_equal(json_object_get(before, key), value))
+        json_object_set(changed, key, value);
+    json_object_foreach((json_t *)(uintptr_t)before, key, value) if (!json_object_get(wanted, key))
+        json_object_set_new(changed, key, json_null());
     json_decref(wanted);
     if (json_object_size(changed) == 0) {
         json_decref(changed);

@@ -39,19 +39,19 @@ enum step_kind {
     STEP_CLAIM_CREATE,
     STEP_TEMPLATE_DELETE,
     STEP_POOL_DELETE,
-    STEP_FRONT_PATCH,  /* the front object itself */
+    STEP_FRONT_PATCH, /* the front object itself */
     STEP_FRONT_STATUS,
     STEP_KINDS
 };
 
 struct step {
     enum step_kind kind;
-    char *name;     /* of the object; NULL: the planned object's own */
+    char *name; /* of the object; NULL: the planned object's own */
     json_t *body;
-    char *uid;      /* deletes: only this very object */
-    char *version;  /* deletes: only this version of it */
+    char *uid;               /* deletes: only this very object */
+    char *version;           /* deletes: only this version of it */
     const char *propagation; /* deletes; NULL = in the background */
-    bool parallel;  /* at the same time as the step before */
+    bool parallel;           /* at the same time as the step before */
 };
 
 struct note {
@@ -79,7 +79,7 @@ struct step *plan_add(struct plan *p, enum step_kind kind, const char *name, jso
 struct step *plan_delete(struct plan *p, enum step_kind kind, const char *name, const char *uid);
 void plan_again(struct plan *p, int64_t ms); /* the earliest wish counts; <= 0 means at once (1 ms) */
 void plan_note(struct plan *p, const char *type, const char *reason, const char *fmt, ...) PRINTF_LIKE(4, 5);
-void plan_drop_steps(struct plan *p); /* and what would be told of them */
+void plan_drop_steps(struct plan *p);                                    /* and what would be told of them */
 const struct step *plan_find(const struct plan *p, enum step_kind kind); /* the first, or NULL */
 
 static inline void plan_done_scoped(struct plan *p)
@@ -98,8 +98,8 @@ struct conds {
 
 void conds_init(struct conds *c, const json_t *status, int64_t generation, int64_t now_ms);
 /* lastTransitionTime is kept as long as the status does not change. */
-void conds_set(struct conds *c, const char *type, const char *status, const char *reason, const char *fmt, ...)
-    PRINTF_LIKE(5, 6);
+void conds_set(struct conds *c, const char *type, const char *status, const char *reason, const char *fmt,
+               ...) PRINTF_LIKE(5, 6);
 void conds_keep(struct conds *c, const char *type); /* as it is, when it is */
 json_t *conds_take(struct conds *c);                /* sorted by type */
 

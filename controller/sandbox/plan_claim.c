@@ -11,8 +11,8 @@
 /* What the pass found out, for the status. */
 struct claim_facts {
     const struct sandbox *sandbox; /* bound, or being bound in this pass */
-    bool terminal; /* the user's mistake: nothing helps but another spec */
-    const char *reason; /* NULL: the sandbox's own Ready counts */
+    bool terminal;                 /* the user's mistake: nothing helps but another spec */
+    const char *reason;            /* NULL: the sandbox's own Ready counts */
     char text[480];
 };
 
@@ -45,18 +45,21 @@ static int64_t expiry_ms(const struct claim *c, const struct sandbox *s)
     return at;
 }
 
-static void keep_or_drop_finished(struct conds *k, const struct claim *c, const struct sandbox *s, bool expired)
+static void keep_or_drop_finished(struct conds *k, const struct claim *c, const struct sandbox *s,
+                                  bool expired)
 {
     const json_t *finished = s ? condition_find(s->status, COND_FINISHED) : NULL;
 
     (void)c;
     if (condition_is(finished, "True"))
-        conds_set(k, COND_FINISHED, "True", condition_str(finished, "reason"), "%s", condition_str(finished, "message"));
+        conds_set(k, COND_FINISHED, "True", condition_str(finished, "reason"), "%s",
+                  condition_str(finished, "message"));
     else if (expired)
         conds_keep(k, COND_FINISHED);
 }
 
-static void plan_expired(const struct claim *c, const struct claim_world *w, const struct sandbox *s, struct plan *plan)
+static void plan_expired(const struct claim *c, const struct claim_world *w, const struct sandbox *s,
+                         struct plan *plan)
 {
     struct conds k;
 
@@ -88,17 +91,20 @@ static void plan_expired(const struct claim *c, const struct claim_world *w, con
     }
 }
 
-/* ---- which sandbox ---------------------------------------------------------------------------------------- */
+/* ---- which sandbox ----------------------------------------------------------------------------------------
+ */
 
 static bool is_members_pool(const struct claim *c, const struct claim_world *w, const struct sandbox *s)
 {
     (void)c;
-    return s && w->pool && !meta_is_deleting(&s->meta) && meta_is_owned_by(&s->meta, "SandboxWarmPool", w->pool->meta.uid);
+    return s && w->pool && !meta_is_deleting(&s->meta) &&
+           meta_is_owned_by(&s->meta, "SandboxWarmPool", w->pool->meta.uid);
 }
 
 /* The one this claim has.  More than one can only come from a crash of two controllers at once; the
  * one in the status stays, else the oldest, and the others go. */
-static const struct sandbox *bound_sandbox(const struct claim *c, const struct claim_world *w, struct plan *plan)
+static const struct sandbox *bound_sandbox(const struct claim *c, const struct claim_world *w,
+                                           struct plan *plan)
 {
     const struct sandbox *keep = w->n_owned ? &w->owned[0] : NULL;
 
@@ -111,7 +117,8 @@ static const struct sandbox *bound_sandbox(const struct claim *c, const struct c
     return keep;
 }
 
-static void plan_cold(const struct claim *c, const struct claim_world *w, struct claim_facts *f, struct plan *plan)
+static void plan_cold(const struct claim *c, const struct claim_world *w, struct claim_facts *f,
+                      struct plan *plan)
 {
     struct verdict v = {NULL, ""};
     json_t *body = claim_sandbox_body(c, w->template, &v);
@@ -153,7 +160,8 @@ static bool references_are_missing(const struct claim_world *w, const struct cla
 }
 
 /* No sandbox yet: take one, wait for one, or make one. */
-static bool plan_unbound(const struct claim *c, const struct claim_world *w, struct claim_facts *f, struct plan *plan)
+static bool plan_unbound(const struct claim *c, const struct claim_world *w, struct claim_facts *f,
+                         struct plan *plan)
 {
     int64_t waited = w->now_ms - c->meta.created_ms;
     char text[400];
@@ -161,10 +169,11 @@ static bool plan_unbound(const struct claim *c, const struct claim_world *w, str
     if (references_are_missing(w, c, f, plan))
         return f->reason != NULL;
     if (w->named && !meta_is_owned_by(&w->named->meta, "SandboxClaim", c->meta.uid)) {
-        (void)snprintf(text, sizeof text,
-                       "Error seen: sandbox \"%s\" is not controlled by claim \"%s\". Please use a different claim "
-                       "name or delete the sandbox manually",
-                       c->meta.name, c->meta.name);
+        (void)snprintf(
+            text, sizeof text,
+            "Error seen: sandbox \"%s\" is not controlled by claim \"%s\". Please use a different claim "
+            "name or delete the sandbox manually",
+            c->meta.name, c->meta.name);
         say(f, R_RECONCILER_ERROR, text);
         return true;
     }
@@ -184,7 +193,8 @@ static bool plan_unbound(const struct claim *c, const struct claim_world *w, str
     return f->reason != NULL;
 }
 
-/* ---- status --------------------------------------------------------------------------------------------------- */
+/* ---- status
+ * --------------------------------------------------------------------------------------------------- */
 
 static void set_ready(struct conds *k, const struct claim_world *w, const struct claim_facts *f)
 {
@@ -249,7 +259,8 @@ static void plan_status(const struct claim *c, const struct claim_world *w, cons
     }
 }
 
-/* ---- the plan --------------------------------------------------------------------------------------------------- */
+/* ---- the plan
+ * --------------------------------------------------------------------------------------------------- */
 
 static bool metadata_is_wrong(const struct claim *c, const struct claim_world *w, struct claim_facts *f)
 {

@@ -13,10 +13,10 @@ struct claim_world {
     bool template_missing;
     const struct sandbox *owned; /* sandboxes whose controller is this claim, oldest first */
     size_t n_owned;
-    const struct sandbox *named; /* the sandbox of the claim's own name, whoever's it is */
-    const struct sandbox *noted; /* the one an annotation on the claim names (a take-over) */
-    const struct sandbox *member; /* the pool member picked for this claim */
-    bool member_soon; /* one is about to be ready, and no older claim waits for it */
+    const struct sandbox *named;      /* the sandbox of the claim's own name, whoever's it is */
+    const struct sandbox *noted;      /* the one an annotation on the claim names (a take-over) */
+    const struct sandbox *member;     /* the pool member picked for this claim */
+    bool member_soon;                 /* one is about to be ready, and no older claim waits for it */
     const char *const *label_domains; /* that claims may put on Pods; NULL-terminated */
     const char *fault;
     bool hold;
@@ -24,7 +24,7 @@ struct claim_world {
 };
 
 /* A claim waits so long for a member that is about to be ready, before it starts one of its own. */
-#define MEMBER_WAIT_MS 2000
+#define MEMBER_WAIT_MS     2000
 #define MISSING_RECHECK_MS 60000
 
 void claim_plan(const struct claim *c, const struct claim_world *w, struct plan *plan);
@@ -39,7 +39,8 @@ struct verdict {
     const char *reason; /* NULL: all is well */
     char text[400];
 };
-void claim_check_metadata(const struct claim *c, const struct template *t, const char *const *domains, struct verdict *v);
+void claim_check_metadata(const struct claim *c, const struct template *t, const char *const *domains,
+                          struct verdict *v);
 /* The cold sandbox of this claim; NULL and *v when the template does not allow what the claim asks. */
 json_t *claim_sandbox_body(const struct claim *c, const struct template *t, struct verdict *v);
 json_t *claim_adopt_patch(const struct claim *c, const struct sandbox *member);

@@ -14,8 +14,8 @@
 /* What differs between the four kinds. */
 static const struct front_type {
     const char *kind, *api;
-    const char *shared;           /* the field of spec that both sides may change */
-    const char *absent;           /* its value when it is not there, as JSON */
+    const char *shared; /* the field of spec that both sides may change */
+    const char *absent; /* its value when it is not there, as JSON */
     enum step_kind create, patch;
 } types[FRONT_KINDS] = {
     [FRONT_SANDBOX] = {"Sandbox", API_CORE, "paused", "false", STEP_SANDBOX_CREATE, STEP_SANDBOX_PATCH},
@@ -24,13 +24,15 @@ static const struct front_type {
     [FRONT_POOL] = {"SandboxWarmPool", API_EXT, "replicas", "1", STEP_POOL_CREATE, STEP_POOL_PATCH},
 };
 
-/* ---- translation ------------------------------------------------------------------------------------------ */
+/* ---- translation ------------------------------------------------------------------------------------------
+ */
 
 /* The limits of the whole Pod, for clusters that know only those of containers: each container may use
  * all of it, which is exact for one container and an upper bound for more. */
 static void spread_resources(json_t *pod_spec)
 {
-    json_t *resources = json_object_get(pod_spec, "resources"), *list = json_object_get(pod_spec, "containers");
+    json_t *resources = json_object_get(pod_spec, "resources"),
+           *list = json_object_get(pod_spec, "containers");
     json_t *containers = json_deep_copy(list);
 
     for (size_t i = 0; i < json_array_size(containers); i++)
@@ -42,7 +44,7 @@ static void spread_resources(json_t *pod_spec)
 
 static json_t *pod_template(const json_t *template, bool pod_resources)
 {
-    json_t *copy = json_copy((json_t *)(uintptr_t)template), *spec = json_object_get(copy, "spec");
+    json_t *copy = json_copy((json_t *)(uintptr_t) template), *spec = json_object_get(copy, "spec");
 
     if (spec && json_object_get(spec, "resources") && !pod_resources) {
         spec = json_copy(spec);
@@ -78,7 +80,8 @@ json_t *front_spec(enum front_kind kind, const json_t *front, const struct front
     return spec;
 }
 
-/* ---- the field of two masters ------------------------------------------------------------------------------- */
+/* ---- the field of two masters
+ * ------------------------------------------------------------------------------- */
 
 static json_t *shared_value(const struct front_type *t, const json_t *object)
 {
@@ -103,8 +106,8 @@ static json_t *as_text(const json_t *value)
 }
 
 /* Brings both sides to the same value; adds what the core object needs to `spec` and `annotations`. */
-static void plan_shared(const struct front_type *t, const json_t *front, const struct front_world *w, json_t *spec,
-                        json_t *annotations, struct plan *plan)
+static void plan_shared(const struct front_type *t, const json_t *front, const struct front_world *w,
+                        json_t *spec, json_t *annotations, struct plan *plan)
 {
     if (!t->shared)
         return;
@@ -115,8 +118,8 @@ static void plan_shared(const struct front_type *t, const json_t *front, const s
         json_object_set(spec, t->shared, ours);
     else if (!equal)
         plan_add(plan, STEP_FRONT_PATCH, NULL,
-                 json_pack("{s{ss ss} s{sO}}", "metadata", "uid", obj_uid(front), "resourceVersion", obj_version(front),
-                           "spec", t->shared, theirs));
+                 json_pack("{s{ss ss} s{sO}}", "metadata", "uid", obj_uid(front), "resourceVersion",
+                           obj_version(front), "spec", t->shared, theirs));
     json_t *agreed = equal || ours_moved ? ours : theirs;
     if (!json_equal(agreed, last))
         json_object_set_new(annotations, ANN_FRONT_SHARED, as_text(agreed));
@@ -125,7 +128,8 @@ static void plan_shared(const struct front_type *t, const json_t *front, const s
     json_decref(last);
 }
 
-/* ---- the core object ------------------------------------------------------------------------------------------ */
+/* ---- the core object
+ * ------------------------------------------------------------------------------------------ */
 
 static void plan_create(const struct front_type *t, const json_t *front, json_t *spec, struct plan *plan)
 {
@@ -142,8 +146,9 @@ static void plan_create(const struct front_type *t, const json_t *front, json_t 
         json_object_set_new(meta, "annotations", json_pack("{so}", ANN_FRONT_SHARED, as_text(value)));
         json_decref(value);
     }
-    plan_add(plan, t->create, m.name,
-             json_pack("{ss ss so sO}", "apiVersion", t->api, "kind", t->kind, "metadata", meta, "spec", spec));
+    plan_add(
+        plan, t->create, m.name,
+        json_pack("{ss ss so sO}", "apiVersion", t->api, "kind", t->kind, "metadata", meta, "spec", spec));
 }
 
 /* Fields that only the core object has, and that are its user's own. */
@@ -157,26 +162,29 @@ static void diff_spec(const struct front_type *t, const json_t *have, const json
     const char *key;
     json_t *value;
 
-    json_object_foreach((json_t *)(uintptr_t)want, key, value)
-        if (!(t->shared && strcmp(key, t->shared) == 0) && !json_equal(json_object_get(have, key), value)) {
-            /* A merge patch would blend objects; the whole field is replaced by naming what goes. */
-            json_t *old = json_object_get(have, key), *copy = json_is_object(value) ? json_copy(value) : json_incref(value);
-            const char *k;
-            json_t *v;
+    json_object_foreach((json_t *)(uintptr_t)want, key,
+                        value) if (!(t->shared && strcmp(key, t->shared) == 0) &&
+                                   !json_equal(json_object_get(have, key), value))
+    {
+        /* A merge patch would blend objects; the whole field is replaced by naming what goes. */
+        json_t *old = json_object_get(have, key),
+               *copy = json_is_object(value) ? json_copy(value) : json_incref(value);
+        const char *k;
+        json_t *v;
 
-            if (json_is_object(value))
-                json_object_foreach(old, k, v)
-                    if (!json_object_get(value, k))
-                        json_object_set_new(copy, k, json_null());
-            json_object_set_new(changes, key, copy);
-        }
-    json_object_foreach((json_t *)(uintptr_t)have, key, value)
-        if (!json_object_get(want, key) && !is_core_only(key) && !(t->shared && strcmp(key, t->shared) == 0))
-            json_object_set_new(changes, key, json_null());
+        if (json_is_object(value))
+            json_object_foreach(old, k, v) if (!json_object_get(value, k))
+                json_object_set_new(copy, k, json_null());
+        json_object_set_new(changes, key, copy);
+    }
+    json_object_foreach((json_t *)(uintptr_t)have, key,
+                        value) if (!json_object_get(want, key) && !is_core_only(key) &&
+                                   !(t->shared && strcmp(key, t->shared) == 0))
+        json_object_set_new(changes, key, json_null());
 }
 
-static void plan_update(const struct front_type *t, const json_t *front, const struct front_world *w, const json_t *spec,
-                        struct plan *plan)
+static void plan_update(const struct front_type *t, const json_t *front, const struct front_world *w,
+                        const json_t *spec, struct plan *plan)
 {
     json_t *changes = json_object(), *annotations = json_object();
 
@@ -194,10 +202,11 @@ static void plan_update(const struct front_type *t, const json_t *front, const s
     json_decref(annotations);
 }
 
-/* ---- status ------------------------------------------------------------------------------------------------------ */
+/* ---- status
+ * ------------------------------------------------------------------------------------------------------ */
 
-static void plan_trouble(const json_t *front, const struct front_world *w, const char *reason, const char *text,
-                         struct plan *plan)
+static void plan_trouble(const json_t *front, const struct front_world *w, const char *reason,
+                         const char *text, struct plan *plan)
 {
     const json_t *before = json_object_get(front, "status");
     struct meta m;
@@ -212,7 +221,8 @@ static void plan_trouble(const json_t *front, const struct front_world *w, const
 }
 
 /* The core's status, with the front's own generation in the conditions. */
-static void plan_mirror(enum front_kind kind, const json_t *front, const struct front_world *w, struct plan *plan)
+static void plan_mirror(enum front_kind kind, const json_t *front, const struct front_world *w,
+                        struct plan *plan)
 {
     const json_t *status = json_object_get(w->core, "status");
     int64_t generation = obj_int(front, "metadata.generation", 0);
@@ -242,16 +252,17 @@ static bool is_settled(const json_t *core)
     return true;
 }
 
-/* ---- the plan ------------------------------------------------------------------------------------------------------ */
+/* ---- the plan
+ * ------------------------------------------------------------------------------------------------------ */
 
 static void plan_pool_of_claim(const struct front_world *w, struct plan *plan)
 {
     if (w->make_pool && w->template)
         plan_add(plan, STEP_POOL_CREATE, w->pool,
-                 json_pack("{ss ss s{ss ss s[o]} s{si s{ss}}}", "apiVersion", API_EXT, "kind", "SandboxWarmPool",
-                           "metadata", "name", w->pool, "namespace", w->template->ns, "ownerReferences",
-                           owner_ref(w->template, API_EXT, "SandboxTemplate"), "spec", "replicas", 0,
-                           "sandboxTemplateRef", "name", w->template->name));
+                 json_pack("{ss ss s{ss ss s[o]} s{si s{ss}}}", "apiVersion", API_EXT, "kind",
+                           "SandboxWarmPool", "metadata", "name", w->pool, "namespace", w->template->ns,
+                           "ownerReferences", owner_ref(w->template, API_EXT, "SandboxTemplate"), "spec",
+                           "replicas", 0, "sandboxTemplateRef", "name", w->template->name));
 }
 
 void front_plan(enum front_kind kind, const json_t *front, const struct front_world *w, struct plan *plan)
@@ -262,15 +273,16 @@ void front_plan(enum front_kind kind, const json_t *front, const struct front_wo
     if (obj_is_deleting(front))
         return;
     if (w->template_missing && !w->core) {
-        plan_trouble(front, w, R_TEMPLATE_NOT_FOUND, "The SandboxTemplate that sandboxTemplateRef names does not exist",
-                     plan);
+        plan_trouble(front, w, R_TEMPLATE_NOT_FOUND,
+                     "The SandboxTemplate that sandboxTemplateRef names does not exist", plan);
         return;
     }
     if (w->core)
         meta_read(w->core, &core);
     if (w->core && !meta_is_owned_by(&core, t->kind, obj_uid(front))) {
-        scoped_free char *text = xasprintf("%s.%.*s \"%s\" exists and is not driven by this object; delete one of them",
-                                           t->kind, (int)strcspn(t->api, "/"), t->api, core.name);
+        scoped_free char *text =
+            xasprintf("%s.%.*s \"%s\" exists and is not driven by this object; delete one of them", t->kind,
+                      (int)strcspn(t->api, "/"), t->api, core.name);
         plan_trouble(front, w, R_RECONCILER_ERROR, text, plan);
         return;
     }

@@ -15,11 +15,11 @@ enum front_kind { FRONT_SANDBOX, FRONT_TEMPLATE, FRONT_CLAIM, FRONT_POOL, FRONT_
 
 struct front_world {
     int64_t now_ms;
-    const json_t *core;  /* the core object of the same name, or NULL */
-    bool pod_resources;  /* the cluster takes resources of a whole Pod (1.34 and later) */
+    const json_t *core; /* the core object of the same name, or NULL */
+    bool pod_resources; /* the cluster takes resources of a whole Pod (1.34 and later) */
     /* Claims: the pool to use; NULL with pool_missing: the template that is named does not exist. */
     const char *pool;
-    bool make_pool;      /* it is the empty one of the template, and has to be made */
+    bool make_pool;              /* it is the empty one of the template, and has to be made */
     const struct meta *template; /* its owner */
     bool template_missing;
     const char *fault;

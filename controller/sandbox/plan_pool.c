@@ -12,7 +12,8 @@
 #include "controller/sandbox/hash.h"
 #include "controller/sandbox/names.h"
 
-/* ---- a new member ------------------------------------------------------------------------------------------ */
+/* ---- a new member
+ * ------------------------------------------------------------------------------------------ */
 
 json_t *member_body(const struct pool *p, const struct template *t, uint32_t template_hash, const char *name)
 {
@@ -31,11 +32,12 @@ json_t *member_body(const struct pool *p, const struct template *t, uint32_t tem
         json_object_set(spec, "volumeClaimTemplates", (json_t *)(uintptr_t)t->volume_claims);
     if (t->service != SERVICE_UNSET)
         json_object_set_new(spec, "service", json_boolean(t->service == SERVICE_YES));
-    body = json_pack("{ss ss s{ss ss s{ss ss ss ss ss} s{ss ss} s[o]} so}", "apiVersion", API_CORE, "kind", "Sandbox",
-                     "metadata", "name", name, "namespace", p->meta.ns, "labels", LABEL_POOL, pool,
+    body = json_pack("{ss ss s{ss ss s{ss ss ss ss ss} s{ss ss} s[o]} so}", "apiVersion", API_CORE, "kind",
+                     "Sandbox", "metadata", "name", name, "namespace", p->meta.ns, "labels", LABEL_POOL, pool,
                      LABEL_TEMPLATE_REF_HASH, ref, LABEL_TEMPLATE_HASH, hash, LABEL_LAUNCH_TYPE, LAUNCH_WARM,
-                     LABEL_CREATED_BY, CREATED_BY_US, "annotations", ANN_TEMPLATE_REF, t->meta.name, ANN_POD_NAME, name,
-                     "ownerReferences", owner_ref(&p->meta, API_EXT, "SandboxWarmPool"), "spec", spec);
+                     LABEL_CREATED_BY, CREATED_BY_US, "annotations", ANN_TEMPLATE_REF, t->meta.name,
+                     ANN_POD_NAME, name, "ownerReferences", owner_ref(&p->meta, API_EXT, "SandboxWarmPool"),
+                     "spec", spec);
     return body;
 }
 
@@ -51,7 +53,8 @@ static void member_name(const struct pool *p, uint64_t r, char out[64])
     (void)snprintf(out, 64, "%.57s-%s", p->meta.name, tail);
 }
 
-/* ---- which go ------------------------------------------------------------------------------------------------ */
+/* ---- which go
+ * ------------------------------------------------------------------------------------------------ */
 
 struct tally {
     int64_t active, ready, paused, starting, fresh_ready, stuck;
@@ -64,8 +67,8 @@ static bool is_active(const struct member *m)
 
 static bool is_dead(const struct member *m, const struct pool_world *w)
 {
-    return m->d->finished ||
-           (!m->d->ready && !m->d->unschedulable && m->d->unready_ms && w->now_ms - m->d->unready_ms >= w->grace_ms);
+    return m->d->finished || (!m->d->ready && !m->d->unschedulable && m->d->unready_ms &&
+                              w->now_ms - m->d->unready_ms >= w->grace_ms);
 }
 
 static void drop(struct plan *plan, struct member *m)
@@ -153,8 +156,8 @@ static void plan_creations(const struct pool *p, const struct pool_world *w, str
         char name[64];
 
         member_name(p, (w->seed + (uint64_t)i) * 0x9e3779b97f4a7c15u >> 16, name);
-        plan_add(plan, STEP_SANDBOX_CREATE, name, member_body(p, w->template, w->template_hash, name))->parallel =
-            plan->n > 1;
+        plan_add(plan, STEP_SANDBOX_CREATE, name, member_body(p, w->template, w->template_hash, name))
+            ->parallel = plan->n > 1;
     }
 }
 
@@ -170,12 +173,15 @@ static void plan_recheck(const struct pool_world *w, const struct tally *t, stru
         plan_again(plan, UNSCHEDULABLE_RECHECK_MS);
 }
 
-/* ---- status ------------------------------------------------------------------------------------------------- */
+/* ---- status
+ * ------------------------------------------------------------------------------------------------- */
 
-static void set_conditions(struct conds *c, const struct pool *p, const struct pool_world *w, const struct tally *t)
+static void set_conditions(struct conds *c, const struct pool *p, const struct pool_world *w,
+                           const struct tally *t)
 {
     if (w->template_missing)
-        conds_set(c, COND_PROGRESSING, "False", R_POOL_TEMPLATE_ERROR, "SandboxTemplate \"%s\" not found", p->template);
+        conds_set(c, COND_PROGRESSING, "False", R_POOL_TEMPLATE_ERROR, "SandboxTemplate \"%s\" not found",
+                  p->template);
     else if (w->fault)
         conds_set(c, COND_PROGRESSING, "False", R_POOL_NOT_PROGRESSING, "Error seen: %s", w->fault);
     else if (t->stuck > 0)
@@ -192,7 +198,8 @@ static void set_conditions(struct conds *c, const struct pool *p, const struct p
 static void plan_progress_event(const struct pool *p, const json_t *conditions, struct plan *plan)
 {
     json_t *status = json_pack("{sO}", "conditions", conditions);
-    const json_t *now = condition_find(status, COND_PROGRESSING), *old = condition_find(p->status, COND_PROGRESSING);
+    const json_t *now = condition_find(status, COND_PROGRESSING),
+                 *old = condition_find(p->status, COND_PROGRESSING);
 
     if (condition_is(now, "False") && !condition_is(old, "False"))
         plan_note(plan, "Warning", R_POOL_NOT_PROGRESSING, "%s", condition_str(now, "message"));
@@ -201,8 +208,8 @@ static void plan_progress_event(const struct pool *p, const json_t *conditions, 
     json_decref(status);
 }
 
-static void plan_status(const struct pool *p, const struct pool_world *w, const struct tally *t, struct plan *plan,
-                        bool *ret_deferred)
+static void plan_status(const struct pool *p, const struct pool_world *w, const struct tally *t,
+                        struct plan *plan, bool *ret_deferred)
 {
     char hash[HASH_TEXT_MAX];
     struct conds c;
@@ -218,7 +225,8 @@ static void plan_status(const struct pool *p, const struct pool_world *w, const 
                              (json_int_t)p->meta.generation, "conditions", json_incref(conditions)));
     json_t *status = json_pack("{sO}", "conditions", conditions);
     const json_t *progress = condition_find(status, COND_PROGRESSING);
-    bool news = condition_is(progress, "False") != condition_is(condition_find(p->status, COND_PROGRESSING), "False");
+    bool news =
+        condition_is(progress, "False") != condition_is(condition_find(p->status, COND_PROGRESSING), "False");
     int64_t left = w->deferred_ms ? w->deferred_ms + POOL_SETTLE_MS - w->now_ms : POOL_SETTLE_MS;
 
     *ret_deferred = patch && !news && left > 0;
@@ -250,11 +258,13 @@ void pool_plan(const struct pool *p, const struct pool_world *w, struct plan *pl
     plan_status(p, w, &t, plan, ret_deferred);
 }
 
-/* ---- which one a claim gets ------------------------------------------------------------------------------------ */
+/* ---- which one a claim gets
+ * ------------------------------------------------------------------------------------ */
 
 static bool may_be_taken(const struct member *m, uint32_t template_hash, bool recreate)
 {
-    return is_active(m) && !m->d->finished && !m->node_out && !(recreate && m->stale && m->d->template != template_hash);
+    return is_active(m) && !m->d->finished && !m->node_out &&
+           !(recreate && m->stale && m->d->template != template_hash);
 }
 
 static bool is_better(const struct member *a, const struct member *b, uint32_t hash)

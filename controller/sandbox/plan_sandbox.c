@@ -10,12 +10,12 @@
 #include "controller/sandbox/hash.h"
 #include "controller/sandbox/names.h"
 
-#define PROBLEM(f, why, ...)                                                                       \
-    do {                                                                                           \
-        if (!(f)->problem[0]) {                                                                    \
-            (void)snprintf((f)->problem, sizeof(f)->problem, __VA_ARGS__);                         \
-            (f)->problem_reason = (why);                                                           \
-        }                                                                                          \
+#define PROBLEM(f, why, ...)                                                                                 \
+    do {                                                                                                     \
+        if (!(f)->problem[0]) {                                                                              \
+            (void)snprintf((f)->problem, sizeof(f)->problem, __VA_ARGS__);                                   \
+            (f)->problem_reason = (why);                                                                     \
+        }                                                                                                    \
     } while (0)
 
 #define FOREIGN_RECHECK_MS 30000 /* objects without our label are not watched */
@@ -41,21 +41,22 @@ static bool is_mine(const struct sandbox *s, const struct meta *m)
 }
 
 /* Is the name of this kind of object taken by one that we are not shown? */
-static bool is_taken(const struct sandbox_world *w, const char *resource, const char *name, struct sandbox_facts *f,
-                     struct plan *plan)
+static bool is_taken(const struct sandbox_world *w, const char *resource, const char *name,
+                     struct sandbox_facts *f, struct plan *plan)
 {
     if (!w->taken || strncmp(w->taken, resource, strlen(resource)) != 0)
         return false;
-    PROBLEM(f, R_RECONCILER_ERROR, "%s \"%s\" exists and is not this sandbox's; delete it or label it " LABEL_ADOPTABLE
-            "=true", resource, name);
+    PROBLEM(f, R_RECONCILER_ERROR,
+            "%s \"%s\" exists and is not this sandbox's; delete it or label it " LABEL_ADOPTABLE "=true",
+            resource, name);
     plan_again(plan, FOREIGN_RECHECK_MS);
     return true;
 }
 
 /* ---- PersistentVolumeClaims ----------------------------------------------------------------------- */
 
-static void plan_claim(const struct sandbox *s, const struct sandbox_world *w, size_t i, struct sandbox_facts *f,
-                       struct plan *plan)
+static void plan_claim(const struct sandbox *s, const struct sandbox_world *w, size_t i,
+                       struct sandbox_facts *f, struct plan *plan)
 {
     const json_t *template = json_array_get(s->volume_claims, i), *have = w->claims[i];
     scoped_free char *name = pvc_name(s, template);
@@ -92,7 +93,8 @@ static void plan_pod_gone(const struct sandbox_facts *f, struct plan *plan)
 
 static struct pod_extra extra_of(const struct sandbox_world *w, const struct sandbox_facts *f)
 {
-    return (struct pod_extra){.owner = w->owner, .evictable = w->evictable, .pause = f->pause, .now_ms = w->now_ms};
+    return (struct pod_extra){
+        .owner = w->owner, .evictable = w->evictable, .pause = f->pause, .now_ms = w->now_ms};
 }
 
 static void plan_foreign_pod(const struct sandbox *s, const struct sandbox_world *w, struct sandbox_facts *f,
@@ -106,17 +108,18 @@ static void plan_foreign_pod(const struct sandbox *s, const struct sandbox_world
     }
     f->pod_foreign = true;
     if (!f->gone)
-        PROBLEM(f, R_RECONCILER_ERROR, "Pod \"%s\" exists and is not this sandbox's; delete it or %s", m->name,
-                m->owner ? "choose another sandbox name" : "label it " LABEL_ADOPTABLE "=true");
+        PROBLEM(f, R_RECONCILER_ERROR, "Pod \"%s\" exists and is not this sandbox's; delete it or %s",
+                m->name, m->owner ? "choose another sandbox name" : "label it " LABEL_ADOPTABLE "=true");
 }
 
-static void plan_pod(const struct sandbox *s, const struct sandbox_world *w, struct sandbox_facts *f, struct plan *plan)
+static void plan_pod(const struct sandbox *s, const struct sandbox_world *w, struct sandbox_facts *f,
+                     struct plan *plan)
 {
     struct pod_extra x = extra_of(w, f);
 
     if (w->n_owned > 1) {
-        PROBLEM(f, R_MULTIPLE_PODS, "%zu Pods are owned by this sandbox, and one is the most; delete all but one",
-                w->n_owned);
+        PROBLEM(f, R_MULTIPLE_PODS,
+                "%zu Pods are owned by this sandbox, and one is the most; delete all but one", w->n_owned);
         return;
     }
     f->pod = w->n_owned ? &w->owned[0] : NULL;
@@ -135,8 +138,8 @@ static void plan_pod(const struct sandbox *s, const struct sandbox_world *w, str
 }
 
 /* The annotation follows the Pod for clients that read it; without it the Pod has the sandbox's name. */
-static void plan_pod_name(const struct sandbox *s, const struct sandbox_world *w, const struct sandbox_facts *f,
-                          struct plan *plan)
+static void plan_pod_name(const struct sandbox *s, const struct sandbox_world *w,
+                          const struct sandbox_facts *f, struct plan *plan)
 {
     const char *have = meta_annotation(&s->meta, ANN_POD_NAME);
     const char *want = f->pod ? f->pod->meta.name : f->gone ? NULL : have;
@@ -188,11 +191,14 @@ static void plan_service(const struct sandbox *s, const struct sandbox_world *w,
         plan_add(plan, STEP_SERVICE_PATCH, NULL, adopt_patch(s, &m));
         return;
     }
-    PROBLEM(f, R_RECONCILER_ERROR, "Service \"%s\" exists and is not this sandbox's; delete it or %s", s->meta.name,
-            m.owner ? "choose another sandbox name" : "make it headless and label it " LABEL_ADOPTABLE "=true");
+    PROBLEM(f, R_RECONCILER_ERROR, "Service \"%s\" exists and is not this sandbox's; delete it or %s",
+            s->meta.name,
+            m.owner ? "choose another sandbox name"
+                    : "make it headless and label it " LABEL_ADOPTABLE "=true");
 }
 
-/* ---- expiry ---------------------------------------------------------------------------------------------- */
+/* ---- expiry ----------------------------------------------------------------------------------------------
+ */
 
 static void plan_expired(const struct sandbox *s, const struct sandbox_world *w, struct plan *plan)
 {
@@ -219,11 +225,13 @@ static void plan_expired(const struct sandbox *s, const struct sandbox_world *w,
     json_t *patch = status_patch(s->status, json_pack("{so}", "conditions", conds_take(&c)));
     if (patch) {
         plan_add(plan, STEP_SANDBOX_STATUS, NULL, patch);
-        plan_note(plan, "Normal", EV_EXPIRED, "The shutdown time has come; the Pod is deleted, the sandbox kept");
+        plan_note(plan, "Normal", EV_EXPIRED,
+                  "The shutdown time has come; the Pod is deleted, the sandbox kept");
     }
 }
 
-/* ---- status ------------------------------------------------------------------------------------------------ */
+/* ---- status
+ * ------------------------------------------------------------------------------------------------ */
 
 static int64_t annotated_ms(const struct pod *pod, const char *key)
 {
@@ -238,8 +246,8 @@ static int64_t annotated_ms(const struct pod *pod, const char *key)
  * the next fact will come in milliseconds.  0: write now.  Never while the old status claims Ready and
  * nobody asked for the change.
  */
-static int64_t settle_ms(const struct sandbox *s, const struct sandbox_world *w, const struct sandbox_facts *f,
-                         const json_t *conditions)
+static int64_t settle_ms(const struct sandbox *s, const struct sandbox_world *w,
+                         const struct sandbox_facts *f, const json_t *conditions)
 {
     const json_t *status = json_pack("{sO}", "conditions", conditions);
     const json_t *ready = condition_find(status, COND_READY), *paused = condition_find(status, COND_PAUSED);
@@ -271,22 +279,26 @@ static void plan_events(const struct sandbox *s, const struct sandbox_world *w, 
     static const struct {
         const char *type, *status, *event_type, *reason;
     } table[] = {
-        {COND_PAUSED, "True", "Normal", EV_PAUSED},       {COND_RESUMED, "True", "Normal", EV_RESUMED},
-        {COND_SUSPENDED, "True", "Normal", EV_SUSPENDED}, {COND_FINISHED, "True", "Normal", "SandboxFinished"},
-        {COND_READY, "True", "Normal", EV_READY},         {COND_READY, "False", "Warning", EV_NOT_READY},
+        {COND_PAUSED, "True", "Normal", EV_PAUSED},
+        {COND_RESUMED, "True", "Normal", EV_RESUMED},
+        {COND_SUSPENDED, "True", "Normal", EV_SUSPENDED},
+        {COND_FINISHED, "True", "Normal", "SandboxFinished"},
+        {COND_READY, "True", "Normal", EV_READY},
+        {COND_READY, "False", "Warning", EV_NOT_READY},
     };
     json_t *status = json_pack("{sO}", "conditions", conditions);
 
     for (size_t i = 0; i < ARRAY_LEN(table) && w->owner != OWNER_POOL; i++) {
-        const json_t *old = condition_find(s->status, table[i].type), *now = condition_find(status, table[i].type);
+        const json_t *old = condition_find(s->status, table[i].type),
+                     *now = condition_find(status, table[i].type);
         const char *reason = condition_str(now, "reason");
         bool first = !old && (strcmp(table[i].status, "True") != 0 || strcmp(table[i].type, COND_READY) == 0);
 
         /* Being born is no transition; a first trouble is one. */
         if (first && strcmp(reason, R_RECONCILER_ERROR) != 0 && strcmp(reason, R_MULTIPLE_PODS) != 0)
             continue;
-        if (!condition_is(now, table[i].status) || (old && condition_is(old, table[i].status) &&
-                                                    strcmp(condition_str(old, "reason"), reason) == 0))
+        if (!condition_is(now, table[i].status) ||
+            (old && condition_is(old, table[i].status) && strcmp(condition_str(old, "reason"), reason) == 0))
             continue;
         if (old && condition_is(old, table[i].status) && strcmp(table[i].type, COND_READY) != 0)
             continue; /* another reason alone is news only for Ready */
@@ -322,7 +334,8 @@ static void plan_status(const struct sandbox *s, const struct sandbox_world *w, 
     json_decref(keep);
 }
 
-/* ---- the plan ------------------------------------------------------------------------------------------------ */
+/* ---- the plan
+ * ------------------------------------------------------------------------------------------------ */
 
 /* How `paused` is to be done on this sandbox. */
 static void decide_pause(const struct sandbox *s, const struct sandbox_world *w, struct sandbox_facts *f)

@@ -13,8 +13,8 @@ struct sandbox_world {
     enum owner_kind owner;
     const struct pod *owned; /* Pods whose controller is this Sandbox */
     size_t n_owned;
-    const struct pod *named; /* the Pod that has the name, whoever's it is */
-    const json_t *service;   /* the Service of the Sandbox's name */
+    const struct pod *named;     /* the Pod that has the name, whoever's it is */
+    const json_t *service;       /* the Service of the Sandbox's name */
     const json_t *const *claims; /* for each volumeClaimTemplate: the object of its name, or NULL */
     const char *cluster_domain;
     bool in_place;    /* the Pod's RuntimeClass leads to the shim */
@@ -46,10 +46,11 @@ struct sandbox_facts {
     bool pause;            /* the Pod should be held paused in place */
     bool pod_foreign;      /* somebody else's Pod has the name */
     bool service_there;
-    char problem[512];     /* "" or one sentence: why it cannot get ready */
+    char problem[512]; /* "" or one sentence: why it cannot get ready */
     const char *problem_reason;
 };
-json_t *sandbox_conditions(const struct sandbox *s, const struct sandbox_world *w, const struct sandbox_facts *f);
+json_t *sandbox_conditions(const struct sandbox *s, const struct sandbox_world *w,
+                           const struct sandbox_facts *f);
 /* The whole status. */
 json_t *sandbox_status(const struct sandbox *s, const struct sandbox_world *w, const struct sandbox_facts *f);
 bool sandbox_is_expired(const struct sandbox *s, int64_t now_ms);

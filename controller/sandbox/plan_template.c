@@ -16,7 +16,8 @@ static void plan_label(const struct template *t, struct plan *plan)
     hash_text(t->meta.name, want);
     if (!have || strcmp(have, want) != 0)
         plan_add(plan, STEP_TEMPLATE_PATCH, NULL,
-                 json_pack("{s{ss s{ss}}}", "metadata", "uid", t->meta.uid, "labels", LABEL_TEMPLATE_REF_HASH, want));
+                 json_pack("{s{ss s{ss}}}", "metadata", "uid", t->meta.uid, "labels", LABEL_TEMPLATE_REF_HASH,
+                           want));
 }
 
 /* Lists that are empty leave no trace in the object that the API server keeps, and a port without a
@@ -57,7 +58,8 @@ void template_plan(const struct template *t, const struct template_world *w, str
         if (t->unmanaged)
             return;
         plan_note(plan, "Warning", R_RECONCILER_ERROR,
-                  "NetworkPolicy \"%s\" exists and is not this template's, so it is left as it is; delete it", name);
+                  "NetworkPolicy \"%s\" exists and is not this template's, so it is left as it is; delete it",
+                  name);
     } else if (t->unmanaged) {
         if (w->policy)
             plan_delete(plan, STEP_NETPOL_DELETE, name, m.uid);

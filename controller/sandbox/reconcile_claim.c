@@ -44,7 +44,8 @@ static void observe_owned(const struct sandboxes *x, const struct claim *c, stru
 
     index_value(c->meta.ns, c->meta.uid, value);
     o->owned = xcalloc(store_index_count(s, SANDBOX_BY_OWNER, value) + 1, sizeof *o->owned);
-    for (const struct object *i = store_index_first(s, SANDBOX_BY_OWNER, value, &cursor); i; i = store_index_next(&cursor))
+    for (const struct object *i = store_index_first(s, SANDBOX_BY_OWNER, value, &cursor); i;
+         i = store_index_next(&cursor))
         if (((const struct sandbox_digest *)object_digest(i))->owner == OWNER_CLAIM)
             sandbox_read(object_json(i), &o->owned[n++]);
     qsort(o->owned, n, sizeof *o->owned, by_age);
@@ -52,7 +53,8 @@ static void observe_owned(const struct sandboxes *x, const struct claim *c, stru
     o->world.n_owned = n;
 }
 
-static const struct sandbox *read_named(const struct sandboxes *x, const char *ns, const char *name, struct sandbox *into)
+static const struct sandbox *read_named(const struct sandboxes *x, const char *ns, const char *name,
+                                        struct sandbox *into)
 {
     const json_t *json = find_json(x->store[WATCH_SANDBOX], ns, name);
 
@@ -76,7 +78,8 @@ static void observe_references(struct sandboxes *x, struct pass *p, const struct
     o->world.pool = &o->pool;
     template = find_json(x->store[WATCH_TEMPLATE], c->meta.ns, o->pool.template);
     if (!template) {
-        o->world.template_missing = needed && o->pool.template && surely_missing(x, p, WATCH_TEMPLATE, o->pool.template);
+        o->world.template_missing =
+            needed && o->pool.template && surely_missing(x, p, WATCH_TEMPLATE, o->pool.template);
         return;
     }
     template_read(template, &o->template);

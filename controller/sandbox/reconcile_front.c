@@ -29,7 +29,8 @@ struct found_pool {
 static void find_pool(struct sandboxes *x, struct pass *p, const json_t *front, struct front_world *w,
                       struct found_pool *found)
 {
-    const char *template = obj_str(front, "spec.sandboxTemplateRef.name"), *bound = obj_str(w->core, "spec.warmPoolRef.name");
+    const char *template = obj_str(front, "spec.sandboxTemplateRef.name"),
+               *bound = obj_str(w->core, "spec.warmPoolRef.name");
     const char *ns = obj_ns(front);
     char value[INDEX_VALUE_MAX];
     struct index_cursor cursor;
@@ -43,8 +44,8 @@ static void find_pool(struct sandboxes *x, struct pass *p, const json_t *front, 
         return;
     }
     index_value(ns, template, value);
-    for (const struct object *o = store_index_first(x->store[WATCH_POOL], POOL_BY_TEMPLATE, value, &cursor); o;
-         o = store_index_next(&cursor)) {
+    for (const struct object *o = store_index_first(x->store[WATCH_POOL], POOL_BY_TEMPLATE, value, &cursor);
+         o; o = store_index_next(&cursor)) {
         int64_t replicas = obj_int(object_json(o), "spec.replicas", 1);
         if (replicas > best) {
             best = replicas;
@@ -81,7 +82,8 @@ static int reconcile(enum front_kind kind, struct pass *p, struct sandboxes *x)
     if (kind == FRONT_CLAIM)
         find_pool(x, p, front, &w, &found);
     /* Not known yet whether the template exists: the answer to the question brings us back. */
-    bool unknown = kind == FRONT_CLAIM && !w.pool && !w.template_missing && obj_at(front, "spec.sandboxTemplateRef");
+    bool unknown =
+        kind == FRONT_CLAIM && !w.pool && !w.template_missing && obj_at(front, "spec.sandboxTemplateRef");
     if (!unknown)
         front_plan(kind, front, &w, &plan);
     if (w.hold)

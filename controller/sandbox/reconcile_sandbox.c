@@ -27,8 +27,8 @@ static void observed_free(struct observed *o)
 SCOPED_DEFINE(struct observed, observed_free)
 
 /* Watched by our label, or free for adoption. */
-static const json_t *find_either(const struct sandboxes *x, enum watched kind, enum watched spare, const char *ns,
-                                 const char *name)
+static const json_t *find_either(const struct sandboxes *x, enum watched kind, enum watched spare,
+                                 const char *ns, const char *name)
 {
     const json_t *json = find_json(x->store[kind], ns, name);
 
@@ -43,7 +43,8 @@ static void observe_pods(const struct sandboxes *x, const struct sandbox *s, str
 
     index_value(s->meta.ns, s->meta.uid, value);
     o->pods = xcalloc(store_index_count(pods, POD_BY_OWNER, value) + 1, sizeof *o->pods);
-    for (const struct object *p = store_index_first(pods, POD_BY_OWNER, value, &cursor); p; p = store_index_next(&cursor))
+    for (const struct object *p = store_index_first(pods, POD_BY_OWNER, value, &cursor); p;
+         p = store_index_next(&cursor))
         pod_read(object_json(p), &o->pods[o->world.n_owned++]);
     o->world.owned = o->pods;
     if (o->world.n_owned == 0) {
@@ -85,7 +86,8 @@ static bool node_is_lost(const struct sandboxes *x, const struct pod *pod)
     return node && ((const struct node_digest *)object_digest(node))->lost;
 }
 
-static struct observed *observe(const struct sandboxes *x, struct pass *p, const struct sandbox *s, uint8_t owner)
+static struct observed *observe(const struct sandboxes *x, struct pass *p, const struct sandbox *s,
+                                uint8_t owner)
 {
     struct observed *o = xcalloc(1, sizeof *o);
     const struct failure *failure = pass_failure(p);

@@ -36,11 +36,12 @@ static bool waiting_text(const json_t *statuses, char *out, size_t size)
             if (strcmp(reason, steady[j].reason) == 0) {
                 bool about_image = strstr(steady[j].words, "image") != NULL;
                 (void)snprintf(out, size, "container \"%s\" %s%s%s%s", name ? name : "", steady[j].words,
-                               about_image ? " \"" : "", about_image && image ? image : "", about_image ? "\"" : "");
+                               about_image ? " \"" : "", about_image && image ? image : "",
+                               about_image ? "\"" : "");
                 return true;
             }
-        (void)snprintf(out, size, "container \"%s\" waits: %s%s%s", name ? name : "", reason, message ? ": " : "",
-                       message ? message : "");
+        (void)snprintf(out, size, "container \"%s\" waits: %s%s%s", name ? name : "", reason,
+                       message ? ": " : "", message ? message : "");
         return true;
     }
     return false;
@@ -71,8 +72,8 @@ int64_t probe_grace_ms(const struct pod *pod, int64_t now_ms)
 {
     int64_t resumed = pod ? condition_since_ms(pod->paused) : 0;
 
-    if (!pod || strcmp(condition_str(pod->paused, "reason"), POD_RUNNING) != 0 || condition_is(pod->ready, "True") ||
-        condition_since_ms(pod->ready) > resumed)
+    if (!pod || strcmp(condition_str(pod->paused, "reason"), POD_RUNNING) != 0 ||
+        condition_is(pod->ready, "True") || condition_since_ms(pod->ready) > resumed)
         return 0;
     return MAX(resumed + PROBE_GRACE_MS - now_ms, 0);
 }
@@ -102,7 +103,8 @@ static void set_ready_of_pod(struct conds *c, const struct sandbox *s, const str
         conds_set(c, COND_READY, "False", R_DEPS_NOT_READY, "Pod exists with phase: %s%s%s",
                   pod->phase_text ? pod->phase_text : "Pending", service, detail);
     else if (w->node_lost || (!condition_is(pod->ready, "True") && probe_grace_ms(pod, w->now_ms) == 0))
-        conds_set(c, COND_READY, "False", R_DEPS_NOT_READY, "Pod is Running but not Ready%s%s", service, detail);
+        conds_set(c, COND_READY, "False", R_DEPS_NOT_READY, "Pod is Running but not Ready%s%s", service,
+                  detail);
     else if (json_array_size(pod->ips) == 0)
         conds_set(c, COND_READY, "False", R_DEPS_NOT_READY, "Pod is Ready but has no podIPs yet%s", service);
     else if (s->service == SERVICE_YES && !f->service_there)
@@ -161,10 +163,12 @@ static void set_suspended(struct conds *c, const struct sandbox_facts *f)
     else if (f->pod)
         conds_set(c, COND_SUSPENDED, "False", R_POD_TERMINATING, "Pod is terminating. Sandbox is suspending");
     else
-        conds_set(c, COND_SUSPENDED, "True", R_POD_TERMINATED, "Pod has been terminated. Sandbox is suspended");
+        conds_set(c, COND_SUSPENDED, "True", R_POD_TERMINATED,
+                  "Pod has been terminated. Sandbox is suspended");
 }
 
-/* ---- Paused, Resumed ------------------------------------------------------------------------------------- */
+/* ---- Paused, Resumed -------------------------------------------------------------------------------------
+ */
 
 bool pause_message_read(const char *message, int64_t *before, int64_t *after)
 {
@@ -201,8 +205,8 @@ static void set_pausing(struct conds *c, const struct pod *pod)
     else if (!pod || pod->phase != PHASE_RUNNING || !condition_is(pod->ready, "True"))
         conds_set(c, COND_PAUSED, "False", R_PAUSING, "Sandbox pauses as soon as its Pod is Ready");
     else
-        conds_set(c, COND_PAUSED, "False", R_PAUSING, "The node agent of node \"%s\" is asked to pause the Pod",
-                  pod->node ? pod->node : "");
+        conds_set(c, COND_PAUSED, "False", R_PAUSING,
+                  "The node agent of node \"%s\" is asked to pause the Pod", pod->node ? pod->node : "");
 }
 
 static void set_paused(struct conds *c, const struct sandbox *s, const struct sandbox_world *w,
@@ -215,13 +219,15 @@ static void set_paused(struct conds *c, const struct sandbox *s, const struct sa
     if (f->gone && s->paused)
         conds_set(c, COND_PAUSED, pod || f->pod_foreign ? "False" : "True",
                   pod || f->pod_foreign ? R_PAUSING : R_PAUSED_DELETED,
-                  pod || f->pod_foreign ? "The Pod is being deleted" : "The Pod is deleted; volumes and name are kept");
+                  pod || f->pod_foreign ? "The Pod is being deleted"
+                                        : "The Pod is deleted; volumes and name are kept");
     else if (f->gone)
         conds_set(c, COND_PAUSED, "False", R_NOT_PAUSED, "Sandbox is suspended");
     else if (s->paused && !w->in_place)
-        conds_set(c, COND_PAUSED, "False", R_PAUSE_REFUSED,
-                  "The Pod does not run under glovebox, so it cannot be paused in place; set runtimeClassName to a "
-                  "RuntimeClass with handler " RUNTIME_HANDLER ", or pausePolicy.mode to Auto or Delete");
+        conds_set(
+            c, COND_PAUSED, "False", R_PAUSE_REFUSED,
+            "The Pod does not run under glovebox, so it cannot be paused in place; set runtimeClassName to a "
+            "RuntimeClass with handler " RUNTIME_HANDLER ", or pausePolicy.mode to Auto or Delete");
     else if (f->pause && refused)
         conds_set(c, COND_PAUSED, "False", R_PAUSE_REFUSED, "%s", condition_str(p, "message"));
     else if (condition_is(p, "True") && f->pause)
@@ -229,8 +235,8 @@ static void set_paused(struct conds *c, const struct sandbox *s, const struct sa
     else if (condition_is(p, "True") && strcmp(condition_str(p, "reason"), POD_RESUME_FAILED) == 0)
         set_paused_in_place(c, p, true);
     else if (condition_is(p, "True"))
-        conds_set(c, COND_PAUSED, "True", R_RESUMING, "The node agent of node \"%s\" is asked to resume the Pod",
-                  pod->node ? pod->node : "");
+        conds_set(c, COND_PAUSED, "True", R_RESUMING,
+                  "The node agent of node \"%s\" is asked to resume the Pod", pod->node ? pod->node : "");
     else if (f->pause)
         set_pausing(c, pod);
     else
@@ -248,12 +254,14 @@ static void set_resumed(struct conds *c, const struct sandbox_facts *f)
         conds_set(c, COND_RESUMED, "False", condition_str(paused, "reason"), "Sandbox is paused");
     else if (condition_find(c->before, COND_RESUMED))
         conds_set(c, COND_RESUMED, "True", R_RUNNING, "%s",
-                  strcmp(condition_str(p, "reason"), POD_RUNNING) == 0 ? "Processes go on where they were stopped"
-                                                                       : "Sandbox is not paused any more");
+                  strcmp(condition_str(p, "reason"), POD_RUNNING) == 0
+                      ? "Processes go on where they were stopped"
+                      : "Sandbox is not paused any more");
     json_decref((json_t *)(uintptr_t)status);
 }
 
-/* ---- the rest ---------------------------------------------------------------------------------------------- */
+/* ---- the rest
+ * ---------------------------------------------------------------------------------------------- */
 
 static void set_scheduled(struct conds *c, const struct pod *pod)
 {
@@ -265,11 +273,14 @@ static void set_scheduled(struct conds *c, const struct pod *pod)
                   "Pod has not reported a PodScheduled condition yet");
     else
         conds_set(c, COND_POD_SCHEDULED, condition_str(p, "status"),
-                  *reason ? reason : condition_is(p, "True") ? R_SCHEDULED : R_SCHED_UNKNOWN, "%s",
-                  condition_str(p, "message"));
+                  *reason                   ? reason
+                  : condition_is(p, "True") ? R_SCHEDULED
+                                            : R_SCHED_UNKNOWN,
+                  "%s", condition_str(p, "message"));
 }
 
-json_t *sandbox_conditions(const struct sandbox *s, const struct sandbox_world *w, const struct sandbox_facts *f)
+json_t *sandbox_conditions(const struct sandbox *s, const struct sandbox_world *w,
+                           const struct sandbox_facts *f)
 {
     struct conds c;
 
@@ -292,8 +303,9 @@ static void add_memory(json_t *status, const struct sandbox *s, const struct san
     int64_t before, after;
 
     if (condition_is(p, "True") && pause_message_read(condition_str(p, "message"), &before, &after))
-        json_object_set_new(status, "memory", json_pack("{sI sI}", "beforePause", (json_int_t)before, "afterPause",
-                                                        (json_int_t)after));
+        json_object_set_new(
+            status, "memory",
+            json_pack("{sI sI}", "beforePause", (json_int_t)before, "afterPause", (json_int_t)after));
     else if (old)
         json_object_set(status, "memory", (json_t *)(uintptr_t)old);
 }

@@ -5,11 +5,12 @@
 #include "base/alloc.h"
 #include "controller/sandbox/context.h"
 
-static const enum watched core_kinds[] = {WATCH_SANDBOX,  WATCH_POD,          WATCH_SERVICE,  WATCH_PVC,
-                                          WATCH_FREE_POD, WATCH_FREE_SERVICE, WATCH_FREE_PVC, WATCH_NODE,
-                                          WATCH_RUNTIME_CLASS};
+static const enum watched core_kinds[] = {WATCH_SANDBOX,  WATCH_POD,      WATCH_SERVICE,
+                                          WATCH_PVC,      WATCH_FREE_POD, WATCH_FREE_SERVICE,
+                                          WATCH_FREE_PVC, WATCH_NODE,     WATCH_RUNTIME_CLASS};
 static const enum watched extension_kinds[] = {WATCH_CLAIM, WATCH_TEMPLATE, WATCH_POOL, WATCH_POLICY};
-static const enum watched front_kinds[] = {WATCH_FRONT_SANDBOX, WATCH_FRONT_TEMPLATE, WATCH_FRONT_CLAIM, WATCH_FRONT_POOL};
+static const enum watched front_kinds[] = {WATCH_FRONT_SANDBOX, WATCH_FRONT_TEMPLATE, WATCH_FRONT_CLAIM,
+                                           WATCH_FRONT_POOL};
 
 static void add_kinds(struct sandboxes *x, const enum watched *kinds, size_t n)
 {
@@ -26,8 +27,8 @@ static struct controller *add(struct sandboxes *x, const char *name, reconcile_f
                                                                       .parallel_max = 16});
 }
 
-int sandboxes_new(struct engine *engine, const struct sandboxes_options *o, struct metrics *m, struct sandboxes **ret,
-                  struct err *e)
+int sandboxes_new(struct engine *engine, const struct sandboxes_options *o, struct metrics *m,
+                  struct sandboxes **ret, struct err *e)
 {
     struct sandboxes *x = xcalloc(1, sizeof *x);
 

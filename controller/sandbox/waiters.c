@@ -1,5 +1,5 @@
-#include <stdlib.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -7,7 +7,8 @@
 #include "base/list.h"
 #include "controller/sandbox/context.h"
 
-/* ---- reservations --------------------------------------------------------------------------------------- */
+/* ---- reservations ---------------------------------------------------------------------------------------
+ */
 
 struct reservation {
     int64_t until_ms; /* monotonic */
@@ -27,7 +28,8 @@ bool is_reserved(const struct sandboxes *x, const char *member_uid, const char *
 {
     const struct reservation *r = map_get(x->reserved, member_uid);
 
-    return r && clock_mono_ms() < r->until_ms && !(but_for_claim_uid && strcmp(r->claim_uid, but_for_claim_uid) == 0);
+    return r && clock_mono_ms() < r->until_ms &&
+           !(but_for_claim_uid && strcmp(r->claim_uid, but_for_claim_uid) == 0);
 }
 
 void unreserve(struct sandboxes *x, const char *member_uid)
@@ -53,7 +55,8 @@ bool unreserve_all_of(struct sandboxes *x, const char *claim_uid, const char *bu
     return any;
 }
 
-/* ---- waiting claims ---------------------------------------------------------------------------------------- */
+/* ---- waiting claims
+ * ---------------------------------------------------------------------------------------- */
 
 struct waiter {
     struct list node;
@@ -127,7 +130,8 @@ void waiter_remove(struct sandboxes *x, const char *ns, const char *pool, const 
     }
 }
 
-size_t waiters_before(const struct sandboxes *x, const char *ns, const char *pool, const char *claim, int64_t created_ms)
+size_t waiters_before(const struct sandboxes *x, const char *ns, const char *pool, const char *claim,
+                      int64_t created_ms)
 {
     struct waiters *all = waiters_of(x, ns, pool);
     size_t before = 0;

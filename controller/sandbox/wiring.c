@@ -6,7 +6,8 @@
 #include "controller/sandbox/model.h"
 #include "controller/sandbox/names.h"
 
-/* ---- small helpers --------------------------------------------------------------------------------------- */
+/* ---- small helpers ---------------------------------------------------------------------------------------
+ */
 
 static const struct object *either(const struct change *c)
 {
@@ -30,7 +31,8 @@ static void add_indexed(struct controller *to, const struct store *s, int index,
 {
     struct index_cursor cursor;
 
-    for (const struct object *o = store_index_first(s, index, value, &cursor); o; o = store_index_next(&cursor))
+    for (const struct object *o = store_index_first(s, index, value, &cursor); o;
+         o = store_index_next(&cursor))
         controller_add(to, object_ns(o), object_name(o));
 }
 
@@ -39,7 +41,8 @@ static int64_t generation(const struct object *o)
     return o ? obj_int(object_json(o), "metadata.generation", 0) : -1;
 }
 
-/* ---- children of a Sandbox --------------------------------------------------------------------------------- */
+/* ---- children of a Sandbox
+ * --------------------------------------------------------------------------------- */
 
 static void on_pod(struct controller *c, const struct change *ch, void *data)
 {
@@ -63,7 +66,8 @@ static void on_pvc(struct controller *c, const struct change *ch, void *data)
 
 static void on_node(struct controller *c, const struct change *ch, void *data)
 {
-    const struct node_digest *old = ch->old ? object_digest(ch->old) : NULL, *now = ch->now ? object_digest(ch->now) : NULL;
+    const struct node_digest *old = ch->old ? object_digest(ch->old) : NULL,
+                             *now = ch->now ? object_digest(ch->now) : NULL;
     struct sandboxes *x = data;
     struct index_cursor cursor;
     const char *node = object_name(either(ch));
@@ -83,16 +87,19 @@ static void on_runtime_class(struct controller *c, const struct change *ch, void
 
     (void)c;
     (void)ch;
-    for (const struct object *o = store_next(x->store[WATCH_SANDBOX], NULL); o; o = store_next(x->store[WATCH_SANDBOX], o))
+    for (const struct object *o = store_next(x->store[WATCH_SANDBOX], NULL); o;
+         o = store_next(x->store[WATCH_SANDBOX], o))
         controller_add(x->sandbox, object_ns(o), object_name(o));
 }
 
-/* ---- a Sandbox, for its claim, its pool and its front -------------------------------------------------------- */
+/* ---- a Sandbox, for its claim, its pool and its front
+ * -------------------------------------------------------- */
 
 /* The pool by the name in its owner reference, before and after. */
 static void for_pool(struct sandboxes *x, const struct change *ch)
 {
-    const struct sandbox_digest *old = ch->old ? object_digest(ch->old) : NULL, *now = ch->now ? object_digest(ch->now) : NULL;
+    const struct sandbox_digest *old = ch->old ? object_digest(ch->old) : NULL,
+                                *now = ch->now ? object_digest(ch->now) : NULL;
 
     if (old && old->owner == OWNER_POOL)
         add_owner(x->pool, ch->old, "SandboxWarmPool");
@@ -100,7 +107,8 @@ static void for_pool(struct sandboxes *x, const struct change *ch)
         add_owner(x->pool, ch->now, "SandboxWarmPool");
     if (!now || now->owner != OWNER_POOL)
         unreserve(x, object_uid(either(ch)));
-    if (now && now->owner == OWNER_POOL && now->ready && now->has_ips && !(old && old->ready && old->has_ips)) {
+    if (now && now->owner == OWNER_POOL && now->ready && now->has_ips &&
+        !(old && old->ready && old->has_ips)) {
         struct meta m = {.name = NULL};
         meta_read(object_json(ch->now), &m);
         waiter_wake(x, m.ns, obj_str(m.owner, "name"));
@@ -125,7 +133,8 @@ static void on_sandbox(struct controller *c, const struct change *ch, void *data
         add_owner(x->front[FRONT_SANDBOX], either(ch), "Sandbox");
 }
 
-/* ---- pools and templates ---------------------------------------------------------------------------------------- */
+/* ---- pools and templates
+ * ---------------------------------------------------------------------------------------- */
 
 /* Claims that still look for a sandbox; bound ones do not care. */
 static void add_unbound_claims(struct sandboxes *x, const char *ns, const char *pool)
@@ -168,8 +177,8 @@ static void on_template(struct controller *c, const struct change *ch, void *dat
     if (ch->old && ch->now && generation(ch->old) == generation(ch->now))
         return;
     index_value(object_ns(o), object_name(o), value);
-    for (const struct object *p = store_index_first(x->store[WATCH_POOL], POOL_BY_TEMPLATE, value, &cursor); p;
-         p = store_index_next(&cursor)) {
+    for (const struct object *p = store_index_first(x->store[WATCH_POOL], POOL_BY_TEMPLATE, value, &cursor);
+         p; p = store_index_next(&cursor)) {
         controller_add(x->pool, object_ns(p), object_name(p));
         add_unbound_claims(x, object_ns(p), object_name(p));
     }
@@ -191,7 +200,9 @@ static void on_policy(struct controller *c, const struct change *ch, void *data)
     controller_add(x->template, object_ns(either(ch)), template);
 }
 
-/* ---- fronts --------------------------------------------------------------------------------------------------------- */
+/* ---- fronts
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 static void on_core(struct controller *c, const struct change *ch, void *data)
 {
@@ -215,8 +226,8 @@ static void on_front_reference(struct controller *c, const struct change *ch, vo
 
 static void wire_fronts(struct sandboxes *x)
 {
-    static const enum watched fronts[FRONT_KINDS] = {WATCH_FRONT_SANDBOX, WATCH_FRONT_TEMPLATE, WATCH_FRONT_CLAIM,
-                                                     WATCH_FRONT_POOL};
+    static const enum watched fronts[FRONT_KINDS] = {WATCH_FRONT_SANDBOX, WATCH_FRONT_TEMPLATE,
+                                                     WATCH_FRONT_CLAIM, WATCH_FRONT_POOL};
     static const enum watched cores[FRONT_KINDS] = {WATCH_SANDBOX, WATCH_TEMPLATE, WATCH_CLAIM, WATCH_POOL};
     static char kinds[FRONT_KINDS][20] = {"Sandbox", "SandboxTemplate", "SandboxClaim", "SandboxWarmPool"};
 

@@ -24,7 +24,8 @@
 
 static const struct kube_resource pods = {"", "v1", "pods", "Pod", false};
 static const char *const keep[] = {"metadata", "status", NULL};
-static const struct store_kind hollow_kind = {.resource = &pods, .label_selector = LABEL_NAME_HASH, .keep = keep};
+static const struct store_kind hollow_kind = {
+    .resource = &pods, .label_selector = LABEL_NAME_HASH, .keep = keep};
 
 struct hollow {
     struct loop *loop;
@@ -46,16 +47,17 @@ static json_t *condition(const char *type, const char *status, const char *reaso
     char now[OBJ_TIME_MAX];
 
     now_text(now);
-    return json_pack("{ss ss ss* ss* ss}", "type", type, "status", status, "reason", reason, "message", message,
-                     "lastTransitionTime", now);
+    return json_pack("{ss ss ss* ss* ss}", "type", type, "status", status, "reason", reason, "message",
+                     message, "lastTransitionTime", now);
 }
 
 static json_t *running(const json_t *pod)
 {
     uint32_t h = hash_str(obj_uid(pod));
 
-    json_t *conditions = json_pack("[oooo]", condition("PodScheduled", "True", NULL, NULL), condition("Initialized", "True", NULL, NULL),
-                                   condition("ContainersReady", "True", NULL, NULL), condition("Ready", "True", NULL, NULL));
+    json_t *conditions = json_pack(
+        "[oooo]", condition("PodScheduled", "True", NULL, NULL), condition("Initialized", "True", NULL, NULL),
+        condition("ContainersReady", "True", NULL, NULL), condition("Ready", "True", NULL, NULL));
     return json_pack("{s{ss so so s[{so}]}}", "status", "phase", "Running", "conditions", conditions, "podIP",
                      json_sprintf("10.%u.%u.%u", h >> 16 & 255, h >> 8 & 255, h & 255), "podIPs", "ip",
                      json_sprintf("10.%u.%u.%u", h >> 16 & 255, h >> 8 & 255, h & 255));
@@ -149,14 +151,16 @@ int main(int argc, char **argv)
     if (r == 0)
         config->user_agent = xstrdup("hollow"); /* so that its requests are not taken for the controller's */
     if (r < 0 || (r = kube_new(h.loop, config, &h.kube, &e)) < 0 ||
-        (r = engine_new(h.loop, h.kube, &(struct engine_options){.component = "hollow"}, &h.engine, &e)) < 0 ||
+        (r = engine_new(h.loop, h.kube, &(struct engine_options){.component = "hollow"}, &h.engine, &e)) <
+            0 ||
         (r = loop_add_signals(h.loop, &set, on_signal, &h, NULL)) < 0) {
         log_error("cannot go on", "why=%s", err_text(&e));
         return 1;
     }
     h.store = engine_add_kind(h.engine, &hollow_kind);
     struct controller *c = engine_add_controller(
-        h.engine, &(struct controller_spec){.name = "hollow", .reconcile = reconcile, .data = &h, .passes_max = 64});
+        h.engine,
+        &(struct controller_spec){.name = "hollow", .reconcile = reconcile, .data = &h, .passes_max = 64});
     controller_watch(c, h.store, NULL, NULL);
     engine_set_active(h.engine, true);
     r = engine_start(h.engine, &e);

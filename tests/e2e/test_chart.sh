@@ -5,7 +5,6 @@
 set -uo pipefail
 HERE=$(cd "$(dirname "$(readlink -f "$0")")" && pwd)
 TOP=$HERE/../..
-CACHE=${GB_CACHE:-/var/cache/glovebox}
 export GB_CLUSTER=${CHART_CLUSTER:-chart}
 D=${GB_SCRATCH:-/var/lib/glovebox-test}/cluster-$GB_CLUSTER
 CHART=$TOP/charts/glovebox

@@ -27,15 +27,19 @@ static inline json_t *J(const char *text)
 }
 
 static const char *const step_names[STEP_KINDS] = {
-    [STEP_POD_CREATE] = "pod+",          [STEP_POD_PATCH] = "pod~",         [STEP_POD_DELETE] = "pod-",
-    [STEP_SERVICE_CREATE] = "svc+",      [STEP_SERVICE_PATCH] = "svc~",     [STEP_SERVICE_DELETE] = "svc-",
-    [STEP_PVC_CREATE] = "pvc+",          [STEP_PVC_PATCH] = "pvc~",         [STEP_SANDBOX_CREATE] = "sandbox+",
-    [STEP_SANDBOX_PATCH] = "sandbox~",   [STEP_SANDBOX_STATUS] = "status",  [STEP_SANDBOX_DELETE] = "sandbox-",
-    [STEP_CLAIM_CREATE] = "claim+",      [STEP_CLAIM_PATCH] = "claim~",     [STEP_CLAIM_STATUS] = "claimstatus",
-    [STEP_CLAIM_DELETE] = "claim-",      [STEP_TEMPLATE_CREATE] = "template+", [STEP_TEMPLATE_PATCH] = "template~",
-    [STEP_POOL_CREATE] = "pool+",        [STEP_POOL_PATCH] = "pool~",       [STEP_POOL_STATUS] = "poolstatus",
-    [STEP_NETPOL_CREATE] = "policy+",    [STEP_NETPOL_UPDATE] = "policy~",  [STEP_NETPOL_DELETE] = "policy-",
-    [STEP_FRONT_PATCH] = "front~",       [STEP_FRONT_STATUS] = "frontstatus",
+    [STEP_POD_CREATE] = "pod+",           [STEP_POD_PATCH] = "pod~",
+    [STEP_POD_DELETE] = "pod-",           [STEP_SERVICE_CREATE] = "svc+",
+    [STEP_SERVICE_PATCH] = "svc~",        [STEP_SERVICE_DELETE] = "svc-",
+    [STEP_PVC_CREATE] = "pvc+",           [STEP_PVC_PATCH] = "pvc~",
+    [STEP_SANDBOX_CREATE] = "sandbox+",   [STEP_SANDBOX_PATCH] = "sandbox~",
+    [STEP_SANDBOX_STATUS] = "status",     [STEP_SANDBOX_DELETE] = "sandbox-",
+    [STEP_CLAIM_CREATE] = "claim+",       [STEP_CLAIM_PATCH] = "claim~",
+    [STEP_CLAIM_STATUS] = "claimstatus",  [STEP_CLAIM_DELETE] = "claim-",
+    [STEP_TEMPLATE_CREATE] = "template+", [STEP_TEMPLATE_PATCH] = "template~",
+    [STEP_POOL_CREATE] = "pool+",         [STEP_POOL_PATCH] = "pool~",
+    [STEP_POOL_STATUS] = "poolstatus",    [STEP_NETPOL_CREATE] = "policy+",
+    [STEP_NETPOL_UPDATE] = "policy~",     [STEP_NETPOL_DELETE] = "policy-",
+    [STEP_FRONT_PATCH] = "front~",        [STEP_FRONT_STATUS] = "frontstatus",
 };
 
 /* "pod+ status !SandboxReady" */
@@ -45,7 +49,8 @@ static inline const char *plan_text(const struct plan *p)
 
     out[0] = '\0';
     for (size_t i = 0; i < p->n; i++)
-        snprintf(out + strlen(out), sizeof out - strlen(out), "%s%s", *out ? " " : "", step_names[p->steps[i].kind]);
+        snprintf(out + strlen(out), sizeof out - strlen(out), "%s%s", *out ? " " : "",
+                 step_names[p->steps[i].kind]);
     for (size_t i = 0; i < p->n_notes; i++)
         snprintf(out + strlen(out), sizeof out - strlen(out), "%s!%s", *out ? " " : "", p->notes[i].reason);
     return out;

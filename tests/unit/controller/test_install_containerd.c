@@ -15,7 +15,9 @@ static void an_entry_is_added_once_and_removed_without_a_trace(void **state)
     } files[] = {
         {"version = 2\n", V2},
         {"version = 2", V2},
-        {"# mine\nversion=2\nroot = \"/x\"\n\n[plugins.\"io.containerd.grpc.v1.cri\"]\n  sandbox_image = \"p\"\n", V2},
+        {"# mine\nversion=2\nroot = \"/x\"\n\n[plugins.\"io.containerd.grpc.v1.cri\"]\n  sandbox_image = "
+         "\"p\"\n",
+         V2},
         {"version = 3\n[plugins]\n", V3},
         {"version = 3\nimports = [\"/etc/other/*.toml\"]\n", V3},
     };
@@ -56,7 +58,8 @@ static void a_missing_or_empty_file_is_made(void **state)
 
 static void a_folder_of_drop_ins_is_used_when_it_is_imported(void **state)
 {
-    static const char text[] = "version = 3\nimports = ['/a.toml', \"/etc/containerd/conf.d/*.toml\"]\n[plugins]\n";
+    static const char text[] =
+        "version = 3\nimports = ['/a.toml', \"/etc/containerd/conf.d/*.toml\"]\n[plugins]\n";
     struct containerd_plan p, again;
 
     (void)state;
@@ -80,8 +83,11 @@ static void what_others_wrote_is_left_and_what_is_too_old_is_refused(void **stat
     struct err e = {0};
 
     (void)state;
-    assert_int_equal(containerd_add("version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.glovebox]\n  runtime_type = \"mine\"\n", NULL,
-                                    "glovebox", NULL, &p, NULL), 0);
+    assert_int_equal(
+        containerd_add("version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.glovebox]\n  "
+                       "runtime_type = \"mine\"\n",
+                       NULL, "glovebox", NULL, &p, NULL),
+        0);
     assert_null(p.config);
     assert_int_equal(containerd_add("[plugins.cri]\n", NULL, "glovebox", NULL, &p, &e), -EINVAL);
     assert_non_null(strstr(e.text, "containerd config migrate"));

@@ -6,12 +6,16 @@
 #include "controller/sandbox/plan_pool.h"
 #include "controller/sandbox/plan_template.h"
 
-#define POOL(spec, status)                                                                                             \
-    "{'metadata':{'name':'p','namespace':'n','uid':'p1','generation':2},'spec':{'sandboxTemplateRef':{'name':'t'}" spec "},'status':" status "}"
-#define TEMPLATE "{'metadata':{'name':'t','namespace':'n','uid':'t1'},'spec':{'podTemplate':{'metadata':{'labels':{'a':'b'}},'spec':{'containers':[{'name':'c'}]}}}}"
+#define POOL(spec, status)                                                                                   \
+    "{'metadata':{'name':'p','namespace':'n','uid':'p1','generation':2},'spec':{'sandboxTemplateRef':{'"     \
+    "name':'t'}" spec "},'status':" status "}"
+#define TEMPLATE                                                                                             \
+    "{'metadata':{'name':'t','namespace':'n','uid':'t1'},'spec':{'podTemplate':{'metadata':{'labels':{'a':'" \
+    "b'}},'spec':{'containers':[{'name':'c'}]}}}}"
 
-/* One letter a member: R ready, P paused, S starting, O starting for too long, U unschedulable for long, F finished, D going, X taken by a
- * claim just now; lower case: of an older template. Older members stand first. */
+/* One letter a member: R ready, P paused, S starting, O starting for too long, U unschedulable for long, F
+ * finished, D going, X taken by a claim just now; lower case: of an older template. Older members stand
+ * first. */
 struct one {
     const char *what, *pool, *members, *plan;
     int64_t starts_max;
@@ -21,34 +25,48 @@ struct one {
 };
 
 static const struct one cases[] = {
-    {"an empty pool is filled", POOL(",'replicas':3", "{}"), "", "sandbox+ sandbox+ sandbox+", .deferred = true},
+    {"an empty pool is filled", POOL(",'replicas':3", "{}"), "", "sandbox+ sandbox+ sandbox+",
+     .deferred = true},
     {"one by default", POOL("", "{}"), "", "sandbox+", .deferred = true},
-    {"not more at a time than allowed", POOL(",'replicas':9", "{}"), "SS", "sandbox+ sandbox+", .starts_max = 4, .deferred = true},
+    {"not more at a time than allowed", POOL(",'replicas':9", "{}"), "SS", "sandbox+ sandbox+",
+     .starts_max = 4, .deferred = true},
     {"a full one is left alone", POOL(",'replicas':3", "{}"), "RRR", "", .deferred = true},
     {"a taken member is replaced", POOL(",'replicas':3", "{}"), "RRX", "sandbox+", .deferred = true},
     {"a going member is replaced", POOL(",'replicas':3", "{}"), "RRD", "sandbox+", .deferred = true},
     {"paused members count", POOL(",'replicas':3", "{}"), "PPP", "", .deferred = true},
     {"surplus goes", POOL(",'replicas':1", "{}"), "RRS", "sandbox- sandbox-", .deferred = true},
     {"scaled to zero", POOL(",'replicas':0", "{}"), "RR", "sandbox- sandbox-", .deferred = true},
-    {"a finished member is replaced", POOL(",'replicas':2", "{}"), "RF", "sandbox- sandbox+", .deferred = true},
-    {"one that does not get ready is replaced", POOL(",'replicas':2", "{}"), "RO", "sandbox- sandbox+", .deferred = true},
-    {"one that finds no node is kept", POOL(",'replicas':2", "{}"), "RU", "poolstatus !WarmPoolNotProgressing", .progress = "False/WarmPoolNotProgressing",
+    {"a finished member is replaced", POOL(",'replicas':2", "{}"), "RF", "sandbox- sandbox+",
+     .deferred = true},
+    {"one that does not get ready is replaced", POOL(",'replicas':2", "{}"), "RO", "sandbox- sandbox+",
+     .deferred = true},
+    {"one that finds no node is kept", POOL(",'replicas':2", "{}"), "RU",
+     "poolstatus !WarmPoolNotProgressing", .progress = "False/WarmPoolNotProgressing",
      .ready = "False/MembersNotReady"},
     {"older members stay until claimed", POOL(",'replicas':3", "{}"), "rrr", "", .deferred = true},
-    {"or are replaced, a quarter at a time", POOL(",'replicas':4,'updateStrategy':{'type':'Recreate'}", "{}"), "rrrr", "sandbox- sandbox+", .deferred = true},
-    {"and not one more before the new one is ready", POOL(",'replicas':4,'updateStrategy':{'type':'Recreate'}", "{}"), "rrrS", "", .deferred = true},
-    {"then the next", POOL(",'replicas':4,'updateStrategy':{'type':'Recreate'}", "{}"), "rrrR", "sandbox- sandbox+", .deferred = true},
-    {"older ones that are not ready go at once", POOL(",'replicas':4,'updateStrategy':{'type':'Recreate'}", "{}"), "ssss", "sandbox- sandbox- sandbox- sandbox- sandbox+ sandbox+ sandbox+ sandbox+",
-     .deferred = true},
-    {"without a template nothing is made, and that is said", POOL(",'replicas':2", "{}"), "R", "poolstatus !WarmPoolNotProgressing", .template_missing = true,
+    {"or are replaced, a quarter at a time", POOL(",'replicas':4,'updateStrategy':{'type':'Recreate'}", "{}"),
+     "rrrr", "sandbox- sandbox+", .deferred = true},
+    {"and not one more before the new one is ready",
+     POOL(",'replicas':4,'updateStrategy':{'type':'Recreate'}", "{}"), "rrrS", "", .deferred = true},
+    {"then the next", POOL(",'replicas':4,'updateStrategy':{'type':'Recreate'}", "{}"), "rrrR",
+     "sandbox- sandbox+", .deferred = true},
+    {"older ones that are not ready go at once",
+     POOL(",'replicas':4,'updateStrategy':{'type':'Recreate'}", "{}"), "ssss",
+     "sandbox- sandbox- sandbox- sandbox- sandbox+ sandbox+ sandbox+ sandbox+", .deferred = true},
+    {"without a template nothing is made, and that is said", POOL(",'replicas':2", "{}"), "R",
+     "poolstatus !WarmPoolNotProgressing", .template_missing = true,
      .progress = "False/SandboxTemplateError"},
-    {"what the API server says is told", POOL(",'replicas':2", "{}"), "", "poolstatus !WarmPoolNotProgressing", .fault = "no quota", .progress = "False/WarmPoolNotProgressing"},
+    {"what the API server says is told", POOL(",'replicas':2", "{}"), "",
+     "poolstatus !WarmPoolNotProgressing", .fault = "no quota", .progress = "False/WarmPoolNotProgressing"},
 };
 
 static struct sandbox_digest digest_of(char letter, size_t i)
 {
     char kind = (char)(letter & ~0x20);
-    struct sandbox_digest d = {.created_ms = NOW_MS - 1000000 + (int64_t)i * 1000, .owner = OWNER_POOL, .has_ips = true, .template = letter & 0x20 ? 1 : 7};
+    struct sandbox_digest d = {.created_ms = NOW_MS - 1000000 + (int64_t)i * 1000,
+                               .owner = OWNER_POOL,
+                               .has_ips = true,
+                               .template = letter & 0x20 ? 1 : 7};
 
     d.ready = kind == 'R' || kind == 'P' || kind == 'X';
     d.paused = kind == 'P';
@@ -59,14 +77,20 @@ static struct sandbox_digest digest_of(char letter, size_t i)
     return d;
 }
 
-static size_t members_of(const char *text, struct member *out, struct sandbox_digest *digests, char names[][8])
+static size_t members_of(const char *text, struct member *out, struct sandbox_digest *digests,
+                         char names[][8])
 {
     size_t n = strlen(text);
 
     for (size_t i = 0; i < n; i++) {
         digests[i] = digest_of(text[i], i);
         snprintf(names[i], 8, "m%u", (unsigned)i & 15);
-        out[i] = (struct member){.d = &digests[i], .name = names[i], .uid = names[i], .version = i, .reserved = text[i] == 'X', .stale = (text[i] & 0x20) != 0};
+        out[i] = (struct member){.d = &digests[i],
+                                 .name = names[i],
+                                 .uid = names[i],
+                                 .version = i,
+                                 .reserved = text[i] == 'X',
+                                 .stale = (text[i] & 0x20) != 0};
     }
     return n;
 }
@@ -87,8 +111,15 @@ static void every_state_of_a_pool_has_its_plan(void **state)
 
         pool_read(pool, &p);
         template_read(tree, &t);
-        struct pool_world w = {.now_ms = NOW_MS, .members = members, .template = c->template_missing ? NULL : &t, .template_missing = c->template_missing,
-                               .template_hash = 7, .starts_max = c->starts_max ? c->starts_max : 100, .grace_ms = 300000, .fault = c->fault, .hold = c->fault != NULL};
+        struct pool_world w = {.now_ms = NOW_MS,
+                               .members = members,
+                               .template = c->template_missing ? NULL : &t,
+                               .template_missing = c->template_missing,
+                               .template_hash = 7,
+                               .starts_max = c->starts_max ? c->starts_max : 100,
+                               .grace_ms = 300000,
+                               .fault = c->fault,
+                               .hold = c->fault != NULL};
         w.n = members_of(c->members, members, digests, names);
         plan_init(&plan);
         pool_plan(&p, &w, &plan, &deferred);
@@ -97,7 +128,8 @@ static void every_state_of_a_pool_has_its_plan(void **state)
         if (deferred != c->deferred)
             fail_msg("%s: deferred is %d", c->what, deferred);
         if (c->progress && strcmp(written(&plan, STEP_POOL_STATUS, COND_PROGRESSING), c->progress) != 0)
-            fail_msg("%s: Progressing is \"%s\"", c->what, written(&plan, STEP_POOL_STATUS, COND_PROGRESSING));
+            fail_msg("%s: Progressing is \"%s\"", c->what,
+                     written(&plan, STEP_POOL_STATUS, COND_PROGRESSING));
         if (c->ready && strcmp(written(&plan, STEP_POOL_STATUS, COND_READY), c->ready) != 0)
             fail_msg("%s: Ready is \"%s\"", c->what, written(&plan, STEP_POOL_STATUS, COND_READY));
         plan_done(&plan);
@@ -120,7 +152,12 @@ static void counts_are_written_only_when_they_have_settled(void **state)
     (void)state;
     pool_read(pool, &p);
     template_read(tree, &t);
-    struct pool_world w = {.now_ms = NOW_MS, .members = members, .template = &t, .template_hash = 7, .starts_max = 9, .grace_ms = 300000};
+    struct pool_world w = {.now_ms = NOW_MS,
+                           .members = members,
+                           .template = &t,
+                           .template_hash = 7,
+                           .starts_max = 9,
+                           .grace_ms = 300000};
     w.n = members_of("RP", members, digests, names);
     plan_init(&plan);
     pool_plan(&p, &w, &plan, &deferred);
@@ -156,12 +193,14 @@ static void a_member_is_only_deleted_as_it_was_seen(void **state)
 
     (void)state;
     pool_read(pool, &p);
-    struct pool_world w = {.now_ms = NOW_MS, .members = members, .template_hash = 7, .starts_max = 9, .grace_ms = 300000};
+    struct pool_world w = {
+        .now_ms = NOW_MS, .members = members, .template_hash = 7, .starts_max = 9, .grace_ms = 300000};
     w.n = members_of("RSR", members, digests, names);
     plan_init(&plan);
     pool_plan(&p, &w, &plan, &deferred);
     assert_int_equal(plan.n, 2);
-    /* The one that is not ready first, then the newest; each by uid and version, so that a claim that was faster keeps it. */
+    /* The one that is not ready first, then the newest; each by uid and version, so that a claim that was
+     * faster keeps it. */
     assert_string_equal(plan.steps[0].name, "m1");
     assert_string_equal(plan.steps[0].uid, "m1");
     assert_string_equal(plan.steps[0].version, "1");
@@ -179,16 +218,14 @@ static void the_best_member_is_picked(void **state)
         int want;
         size_t soon;
     } picks[] = {
-        {"", {0}, false, -1, 0},
-        {"SS", {0}, false, -1, 2},
-        {"SR", {0}, false, 1, 1},
-        {"RR", {0}, false, 0, 0},           /* the oldest */
-        {"rR", {0}, false, 1, 0},           /* of the present template */
-        {"r", {0}, false, 0, 0},            /* better an older one than none */
-        {"r", {0}, true, -1, 0},            /* unless they are being replaced */
-        {"PR", {0}, false, 1, 0},           /* running before paused */
-        {"RRR", {1, 2, 2}, false, 1, 0},    /* from the node that has more */
-        {"XRD", {0}, false, 1, 0},          /* not one that another claim takes */
+        {"", {0}, false, -1, 0},         {"SS", {0}, false, -1, 2},
+        {"SR", {0}, false, 1, 1},        {"RR", {0}, false, 0, 0}, /* the oldest */
+        {"rR", {0}, false, 1, 0},                                  /* of the present template */
+        {"r", {0}, false, 0, 0},                                   /* better an older one than none */
+        {"r", {0}, true, -1, 0},                                   /* unless they are being replaced */
+        {"PR", {0}, false, 1, 0},                                  /* running before paused */
+        {"RRR", {1, 2, 2}, false, 1, 0},                           /* from the node that has more */
+        {"XRD", {0}, false, 1, 0},                                 /* not one that another claim takes */
         {"XFDU", {0}, false, -1, 0},
     };
 
@@ -231,7 +268,13 @@ static void new_members_have_names_of_their_own(void **state)
     (void)state;
     pool_read(pool, &p);
     template_read(tree, &t);
-    struct pool_world w = {.now_ms = NOW_MS, .members = members, .template = &t, .template_hash = 7, .starts_max = 300, .grace_ms = 1, .seed = 12345};
+    struct pool_world w = {.now_ms = NOW_MS,
+                           .members = members,
+                           .template = &t,
+                           .template_hash = 7,
+                           .starts_max = 300,
+                           .grace_ms = 1,
+                           .seed = 12345};
     plan_init(&plan);
     pool_plan(&p, &w, &plan, &deferred);
     assert_int_equal(plan.n, 300);
@@ -250,10 +293,15 @@ static void new_members_have_names_of_their_own(void **state)
     json_decref(tree);
 }
 
-/* ---- templates ---------------------------------------------------------------------------------------------- */
+/* ---- templates
+ * ---------------------------------------------------------------------------------------------- */
 
-#define TPL(spec) "{'metadata':{'name':'t','namespace':'n','uid':'t1','labels':{'agents.x-k8s.io/sandbox-template-ref-hash':'f17c2f9a'}},'spec':{'podTemplate':{'spec':{'containers':[]}}" spec "}}"
-#define OF_TEMPLATE "'ownerReferences':[{'apiVersion':'extensions.agents.x-k8s.io/v1beta1','kind':'SandboxTemplate','name':'t','uid':'t1','controller':true}]"
+#define TPL(spec)                                                                                            \
+    "{'metadata':{'name':'t','namespace':'n','uid':'t1','labels':{'agents.x-k8s.io/"                         \
+    "sandbox-template-ref-hash':'f17c2f9a'}},'spec':{'podTemplate':{'spec':{'containers':[]}}" spec "}}"
+#define OF_TEMPLATE                                                                                          \
+    "'ownerReferences':[{'apiVersion':'extensions.agents.x-k8s.io/"                                          \
+    "v1beta1','kind':'SandboxTemplate','name':'t','uid':'t1','controller':true}]"
 
 static void a_template_keeps_its_network_policy(void **state)
 {
@@ -262,10 +310,12 @@ static void a_template_keeps_its_network_policy(void **state)
     } table[] = {
         {TPL(""), NULL, "template~ policy+"},
         {TPL(",'networkPolicyManagement':'Unmanaged'"), NULL, "template~"},
-        {TPL(",'networkPolicyManagement':'Unmanaged'"), "{'metadata':{'uid':'x'," OF_TEMPLATE "},'spec':{}}", "template~ policy-"},
+        {TPL(",'networkPolicyManagement':'Unmanaged'"), "{'metadata':{'uid':'x'," OF_TEMPLATE "},'spec':{}}",
+         "template~ policy-"},
         {TPL(",'networkPolicyManagement':'Unmanaged'"), "{'metadata':{'uid':'x'},'spec':{}}", "template~"},
         {TPL(""), "{'metadata':{'uid':'x'},'spec':{}}", "template~ !ReconcilerError"},
-        {TPL(""), "{'metadata':{'uid':'x','resourceVersion':'5'," OF_TEMPLATE "},'spec':{}}", "template~ policy~"},
+        {TPL(""), "{'metadata':{'uid':'x','resourceVersion':'5'," OF_TEMPLATE "},'spec':{}}",
+         "template~ policy~"},
     };
 
     (void)state;
@@ -295,8 +345,10 @@ static void a_policy_that_the_server_has_completed_is_not_written_again(void **s
     template_read(tree, &t);
     json_t *policy = network_policy_body(&t, "r");
     (void)obj_set(policy, "metadata.uid", json_string("x"));
-    assert_null(obj_at(policy, "spec.ingress")); /* an empty list: the direction is denied by its type alone */
-    json_object_set_new(json_array_get(obj_at(json_array_get(obj_at(policy, "spec.egress"), 0), "ports"), 0), "protocol", json_string("TCP"));
+    assert_null(
+        obj_at(policy, "spec.ingress")); /* an empty list: the direction is denied by its type alone */
+    json_object_set_new(json_array_get(obj_at(json_array_get(obj_at(policy, "spec.egress"), 0), "ports"), 0),
+                        "protocol", json_string("TCP"));
     plan_init(&plan);
     template_plan(&t, &(struct template_world){.policy = policy, .router_ns = "r"}, &plan);
     assert_null(plan_find(&plan, STEP_NETPOL_UPDATE));
