@@ -47,61 +47,70 @@ bool call_valid(const struct call *call)
 }
 
 /*
- * A handle through which the caller's descriptor table can be read.  Since 6.9 that of the thread
- * itself; before, that of its process, which is the same table: the filter lets no thread have its own.
+ * Handles, through which the caller's descriptor table can be read.  Since 6.9 a handle is the thread's
+ * own.  Before, it is the process's, which has the same table: the filter lets no thread have its own.
+ * A thread's number may by then belong to another process, so tgkill() without a signal asks first.
  */
-static int open_handle(struct core *core, pid_t tid)
+static struct handle *find_handle(struct worker *w, pid_t tid)
 {
-    if (core->thread_pidfds)
-        return (int)syscall(SYS_pidfd_open, tid, PIDFD_THREAD);
-    int fd = (int)syscall(SYS_pidfd_open, tid, 0);
-    if (fd >= 0)
-        return fd;
-    pid_t tgid = task_process(core, tid);
-    return tgid > 0 ? (int)syscall(SYS_pidfd_open, tgid, 0) : -1;
-}
-
-static int *handle_slot(struct worker *w, pid_t tid)
-{
-    for (size_t i = 0; i < HANDLES_MAX; i++)
-        if (w->handles[i].tid == tid && w->handles[i].pidfd >= 0)
-            return &w->handles[i].pidfd;
+    for (size_t i = 0; i < HANDLES_MAX; i++) {
+        struct handle *h = &w->handles[i];
+        if (h->pidfd >= 0 && h->tgid == 0 && h->tid == tid)
+            return h;
+        if (h->pidfd >= 0 && h->tgid != 0 && syscall(SYS_tgkill, h->tgid, tid, 0) == 0)
+            return h;
+    }
     return NULL;
 }
 
-static int get_handle(struct call *call)
+static void drop_handle(struct handle *h)
+{
+    fd_close(h->pidfd);
+    h->pidfd = -1;
+}
+
+static int open_handle(struct core *core, pid_t tid, struct handle *ret)
+{
+    *ret = (struct handle){.tid = tid};
+    if (core->thread_pidfds) {
+        ret->pidfd = (int)syscall(SYS_pidfd_open, tid, PIDFD_THREAD);
+        return ret->pidfd < 0 ? -errno : 0;
+    }
+    ret->tgid = tid;
+    ret->pidfd = (int)syscall(SYS_pidfd_open, tid, 0); /* works when it is the main thread */
+    if (ret->pidfd >= 0)
+        return 0;
+    ret->tgid = task_process(core, tid);
+    ret->pidfd = ret->tgid > 0 ? (int)syscall(SYS_pidfd_open, ret->tgid, 0) : -1;
+    return ret->pidfd < 0 ? -ESRCH : 0;
+}
+
+static struct handle *get_handle(struct call *call)
 {
     struct worker *w = call->worker;
     pid_t tid = (pid_t)call->u.n.pid;
-    int *slot = handle_slot(w, tid);
-    if (slot)
-        return *slot;
-    int fd = open_handle(call->core, tid);
-    if (fd < 0)
-        return -errno;
-    unsigned i = w->next_handle++ % HANDLES_MAX;
-    fd_close(w->handles[i].pidfd);
-    w->handles[i].tid = tid;
-    w->handles[i].pidfd = fd;
-    return fd;
+    struct handle made, *h = find_handle(w, tid);
+
+    if (h)
+        return h;
+    if (open_handle(call->core, tid, &made) < 0)
+        return NULL;
+    h = &w->handles[w->next_handle++ % HANDLES_MAX];
+    drop_handle(h);
+    *h = made;
+    return h;
 }
 
 int call_take_fd(struct call *call, int fd)
 {
     for (int tries = 0; tries < 2; tries++) {
-        int handle = get_handle(call);
-        if (handle < 0)
-            return handle;
-        int mine = (int)syscall(SYS_pidfd_getfd, handle, fd, 0);
+        struct handle *h = get_handle(call);
+        int mine = h ? (int)syscall(SYS_pidfd_getfd, h->pidfd, fd, 0) : -1;
         if (mine >= 0)
             return mine;
-        if (errno != ESRCH)
-            return -errno;
-        int *slot = handle_slot(call->worker, (pid_t)call->u.n.pid); /* of a thread that died: its number is another's now */
-        if (slot) {
-            fd_close(*slot);
-            *slot = -1;
-        }
+        if (!h || errno != ESRCH)
+            return h ? -errno : -EBADF;
+        drop_handle(h); /* of a thread that died: its number is another's now */
     }
     return -EBADF;
 }

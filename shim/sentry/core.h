@@ -70,8 +70,8 @@ struct worker {
     timer_t timer; /* interrupts this thread, once it has one */
     bool has_timer;
     /* Handles on recent callers. A handle on a thread that died never refers to its number's next owner. */
-    struct {
-        pid_t tid;
+    struct handle {
+        pid_t tid, tgid; /* tgid: the pidfd is the process's (before 6.9), 0: the thread's own */
         int pidfd;
     } handles[HANDLES_MAX];
     unsigned next_handle;
