@@ -33,6 +33,7 @@ struct connection {
     struct probes *probes;
     int fd;
     struct source *source, *timer;
+    bool greeted; /* something has been answered */
     size_t have;
     unsigned char got[BEGINNING_MAX];
 };
@@ -46,12 +47,13 @@ static const char http_paused[] =
 static const char h2_preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /*
- * HTTP/2 frames (RFC 9113): our settings, the acknowledgement of theirs, and on stream 1, where a client's
- * first call is, the answer of grpc.health.v1.Health/Check: status 1, SERVING.
+ * HTTP/2 frames (RFC 9113).  Our settings and the acknowledgement of the client's come first: gRPC asks
+ * nothing before it has seen them.  Then, on stream 1, where a client's first call is, the answer of
+ * grpc.health.v1.Health/Check: status 1, SERVING.
  */
-static const char grpc_serving[] = "\0\0\0\4\0\0\0\0\0"                /* SETTINGS */
-                                   "\0\0\0\4\1\0\0\0\0"                /* SETTINGS, ACK */
-                                   "\0\0\24\1\4\0\0\0\1"               /* HEADERS, END_HEADERS */
+static const char h2_settings[] = "\0\0\0\4\0\0\0\0\0"                 /* SETTINGS */
+                                  "\0\0\0\4\1\0\0\0\0";                /* SETTINGS, ACK */
+static const char grpc_serving[] = "\0\0\24\1\4\0\0\0\1"               /* HEADERS, END_HEADERS */
                                    "\210\17\20\20application/grpc"     /* :status 200, content-type */
                                    "\0\0\7\0\0\0\0\0\1\0\0\0\0\2\10\1" /* DATA: 2 bytes, field 1 = 1 */
                                    "\0\0\17\1\5\0\0\0\1"               /* HEADERS, END_STREAM too */
@@ -85,20 +87,28 @@ static bool says_probe(const unsigned char *got, size_t n)
     return memmem(got, n, name, sizeof name - 1) != NULL;
 }
 
-const char *probes_answer(const unsigned char *got, size_t n, size_t *ret_len, bool *done)
+static const char *answer_h2(const unsigned char *got, size_t n, bool greeted, size_t *ret_len, bool *done)
 {
-    size_t preface = sizeof h2_preface - 1;
+    if (n < sizeof h2_preface - 1)
+        return NULL;
+    if (!greeted) {
+        *ret_len = sizeof h2_settings - 1;
+        return h2_settings;
+    }
+    *ret_len = sizeof grpc_serving - 1;
+    *done = h2_asked(got, n);
+    return *done ? grpc_serving : NULL;
+}
 
+const char *probes_answer(const unsigned char *got, size_t n, bool greeted, size_t *ret_len, bool *done)
+{
     *done = false;
     if (n > 0 && (got[0] < 'A' || got[0] > 'Z')) { /* no HTTP: TLS, most likely */
         *done = true;
         return NULL;
     }
-    if (n > 0 && memcmp(got, h2_preface, n < preface ? n : preface) == 0) {
-        *ret_len = sizeof grpc_serving - 1;
-        *done = n >= preface && h2_asked(got, n);
-        return *done ? grpc_serving : NULL;
-    }
+    if (n > 0 && memcmp(got, h2_preface, MIN(n, sizeof h2_preface - 1)) == 0)
+        return answer_h2(got, n, greeted, ret_len, done);
     if (!memmem(got, n, "\r\n\r\n", 4))
         return NULL;
     *done = true;
@@ -139,10 +149,14 @@ static void on_bytes(void *data, uint32_t events)
         return;
     }
     c->have += (size_t)n;
-    const char *answer = probes_answer(c->got, c->have, &len, &done);
-    if (answer) /* a hundred bytes always fit into an empty socket */
-        (void)send(c->fd, answer, len, MSG_NOSIGNAL);
-    if (answer)
+    const char *answer;
+    do {
+        answer = probes_answer(c->got, c->have, c->greeted, &len, &done);
+        if (answer) /* a hundred bytes always fit into an empty socket */
+            (void)send(c->fd, answer, len, MSG_NOSIGNAL);
+        c->greeted |= answer != NULL;
+    } while (answer && !done);
+    if (done && answer)
         (void)shutdown(c->fd, SHUT_WR);
     if (done && !answer)
         connection_free(c);

@@ -26,7 +26,10 @@ struct probes;
 int probes_new(struct loop *loop, int net_ns, struct probes **ret, struct err *e);
 void probes_free(struct probes *p); /* the workload's own sockets are reached again; NULL is fine */
 
-/* The answer to what came so far: its bytes, or NULL with *done set (close) or not (more must come). */
-const char *probes_answer(const unsigned char *got, size_t n, size_t *ret_len, bool *done);
+/*
+ * The next answer to what came so far, or NULL with *done set (close) or not (more must come).  greeted: an
+ * answer without *done has been sent; ask again after one.
+ */
+const char *probes_answer(const unsigned char *got, size_t n, bool greeted, size_t *ret_len, bool *done);
 
 SCOPED_DEFINE(struct probes, probes_free)

@@ -20,7 +20,7 @@ COND = "glovebox.dev/Paused"
 
 class Agent:
     def __init__(self):
-        self.log = open("/tmp/node-agent.log", "a")
+        self.log = open(os.path.join(D, "node-agent.log"), "a")
         self.p = subprocess.Popen([CONTROLLER, "node", "--kubeconfig", os.path.join(D, "admin.conf"), "--node", "node1"], stderr=self.log)
 
     def kill(self, sig=signal.SIGKILL):
@@ -230,10 +230,10 @@ def case_an_exec_probe_does_not_restart_a_paused_pod():
 
 
 def probed(name, kind, **spec):
-    """A pod whose liveness probe would restart it at the first failure."""
-    probe = {kind: spec, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 1, "initialDelaySeconds": 1}
+    """A pod whose liveness probe would restart it soon.  Not at the first failure: a probe that is under way when the pod freezes does fail."""
+    probe = {kind: spec, "periodSeconds": 1, "failureThreshold": 2, "timeoutSeconds": 2, "initialDelaySeconds": 1}
     make(name, command="mkdir /w; echo hello > /w/index.html; httpd -p 8080 -h /w; i=0; while :; do i=$((i+1)); echo $i > /tmp/n; sleep 0.01; done",
-         livenessProbe=probe, readinessProbe=dict(probe, failureThreshold=2))
+         livenessProbe=probe, readinessProbe=probe)
 
 
 def case_probes_by_http_and_tcp_do_not_restart_a_paused_pod():
@@ -245,7 +245,7 @@ def case_probes_by_http_and_tcp_do_not_restart_a_paused_pod():
     for n in ("h", "t"):
         until("paused", 20, lambda n=n: says(n, "True", "Paused"))
     ip = get("h")["status"]["podIP"]
-    time.sleep(6)
+    time.sleep(9)
     for n in ("h", "t"):
         assert restarts(n) == 0, n
         assert condition(n, "Ready")["status"] == "True", n  # it keeps the readiness that it had
@@ -263,6 +263,69 @@ def case_probes_by_http_and_tcp_do_not_restart_a_paused_pod():
     agent.kill(signal.SIGTERM)
 
 
+def case_a_probe_by_grpc_is_answered_as_serving():
+    """There is no server in the pod, so every success is the shim's; the first probe comes after the pause."""
+    agent = Agent()
+    probe = {"grpc": {"port": 9000, "service": "any"}, "periodSeconds": 1, "failureThreshold": 3, "timeoutSeconds": 3, "initialDelaySeconds": 5}
+    make("g", livenessProbe=probe)
+    wish("g", True)
+    until("paused", 20, lambda: says("g", "True", "Paused"))
+    time.sleep(15)  # time for ten probes
+    assert restarts("g") == 0
+    wish("g", False)
+    until("without the shim's answer the probe fails", 20, lambda: restarts("g") > 0)
+    remove("g")
+    agent.kill(signal.SIGTERM)
+
+
+POLICIES = "/apis/glovebox.dev/v1alpha1/namespaces/default/egresspolicies"
+FLOORS = "/apis/glovebox.dev/v1alpha1/clusteregresspolicies"
+
+
+def reaches(name, port):
+    r = subprocess.run(["kubectl", "exec", name, "--", "wget", "-q", "-O", "-", "-T", "2", f"http://10.99.0.2:{port}/"], capture_output=True, text=True, timeout=20, check=False)
+    return "Directory" in r.stdout
+
+
+def policy_rules(*ports):
+    return {"spec": {"rules": [{"name": "node", "cidrs": ["10.99.0.2"], "ports": list(ports)}]}}
+
+
+def case_an_egress_policy_reaches_running_pods_changes_and_goes():
+    crds = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../crds")
+    for kind in ("egresspolicies", "clusteregresspolicies"):
+        subprocess.run(["kubectl", "apply", "--server-side", "-f", f"{crds}/glovebox.dev_{kind}.yaml"], check=True, capture_output=True)
+    subprocess.run(["kubectl", "wait", "--for=condition=Established", "crd/egresspolicies.glovebox.dev", "crd/clusteregresspolicies.glovebox.dev"], check=True, capture_output=True)
+    servers = [subprocess.Popen([sys.executable, "-m", "http.server", "--bind", "10.99.0.2", str(p), "--directory", "/mnt"], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) for p in (8088, 8089)]
+    agent = Agent()
+    meta = {"apiVersion": "glovebox.dev/v1alpha1", "metadata": {"name": "agent"}}
+    o = pod("g", command="sleep 1000")
+    o["metadata"]["annotations"] = {"glovebox.dev/egress": "agent"}
+    api.ok("POST", PODS, o)
+    until("g is Ready", 60, lambda: (condition("g", "Ready") or {}).get("status") == "True")
+    assert not reaches("g", 8088), "without the policy everything is denied"
+    api.ok("POST", POLICIES, {**meta, "kind": "EgressPolicy", **policy_rules(8088)})
+    until("the policy is there", 5, lambda: reaches("g", 8088))
+    assert not reaches("g", 8089)
+    api.merge(f"{POLICIES}/agent", policy_rules(8089))
+    took = until("the change is there", 5, lambda: reaches("g", 8089))
+    print(f"  a change is in force after at most {took * 1000:.0f} ms, kubectl exec included")
+    assert not reaches("g", 8088)
+    api.ok("POST", FLOORS, {**meta, "kind": "ClusterEgressPolicy", "metadata": {"name": "node"}, "spec": {"hardDeny": ["10.99.0.0/16"]}})
+    until("the floor is there", 5, lambda: not reaches("g", 8089))
+    api.ok("DELETE", f"{FLOORS}/node")
+    until("the floor is gone", 5, lambda: reaches("g", 8089))
+    agent.kill()
+    assert reaches("g", 8089), "the last policy holds while the agent is away"
+    agent = Agent()
+    api.ok("DELETE", f"{POLICIES}/agent")
+    until("a deleted policy denies", 5, lambda: not reaches("g", 8089))
+    remove("g")
+    agent.kill(signal.SIGTERM)
+    for s in servers:
+        s.kill()
+
+
 def main():
     names = [n for n in globals() if n.startswith("case_")]
     wanted = sys.argv[1:]
@@ -278,7 +341,7 @@ def main():
         except Exception as e:  # a case that fails must not hide the others
             failed += 1
             print(f"FAIL {title}: {type(e).__name__}: {e}", flush=True)
-            print(*open("/tmp/node-agent.log").read().splitlines()[-8:], sep="\n", flush=True)
+            print(*open(os.path.join(D, "node-agent.log")).read().splitlines()[-8:], sep="\n", flush=True)
             subprocess.run(["pkill", "-P", str(os.getpid())], check=False)  # only our own children
             for o in api.list(PODS):
                 api.call("DELETE", f"{PODS}/{o['metadata']['name']}?gracePeriodSeconds=0")

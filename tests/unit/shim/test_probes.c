@@ -40,7 +40,7 @@ static void each_kind_of_probe_gets_its_answer(void **state)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         bool done = !cases[i].done;
         size_t n = 0;
-        const char *a = probes_answer((const unsigned char *)cases[i].got, cases[i].n, &n, &done);
+        const char *a = probes_answer((const unsigned char *)cases[i].got, cases[i].n, true, &n, &done);
         if (done != cases[i].done || (a != NULL) != (cases[i].begins != NULL))
             fail_msg("%s: %s, done %d", cases[i].what, a ? a : "no answer", done);
         if (a && *cases[i].begins)
@@ -48,35 +48,48 @@ static void each_kind_of_probe_gets_its_answer(void **state)
     }
 }
 
-/* The lengths in the canned HTTP/2 answer are those of what follows them. */
-static void the_answer_to_grpc_is_a_row_of_whole_frames(void **state)
+static void check_frames(const char *answer, size_t n, const unsigned char (*want)[3], size_t n_want)
 {
-    static const unsigned char asked[] = PREFACE SETTINGS HEADERS DATA_END;
-    static const struct {
-        unsigned char type, flags, stream;
-    } frames[] = {{4, 0, 0}, {4, 1, 0}, {1, 4, 1}, {0, 0, 1}, {1, 5, 1}};
-    size_t n = 0, at = 0, i = 0;
-    bool done;
-    const unsigned char *a = (const unsigned char *)probes_answer(asked, sizeof asked - 1, &n, &done);
+    const unsigned char *a = (const unsigned char *)answer;
+    size_t at = 0, i = 0;
 
-    (void)state;
-    assert_non_null(a);
+    assert_non_null(answer);
     for (; at + 9 <= n; i++) {
-        assert_true(i < ARRAY_LEN(frames));
-        assert_int_equal(a[at + 3], frames[i].type);
-        assert_int_equal(a[at + 4], frames[i].flags);
-        assert_int_equal(a[at + 8], frames[i].stream);
+        assert_true(i < n_want);
+        assert_int_equal(a[at + 3], want[i][0]);
+        assert_int_equal(a[at + 4], want[i][1]);
+        assert_int_equal(a[at + 8], want[i][2]);
         at += 9 + (size_t)(a[at] << 16 | a[at + 1] << 8 | a[at + 2]);
     }
     assert_int_equal(at, n);
-    assert_int_equal(i, ARRAY_LEN(frames));
+    assert_int_equal(i, n_want);
+}
+
+/* Type, flags, stream; the lengths in the canned answers are those of what follows them. */
+static void grpc_is_greeted_at_once_and_answered_in_whole_frames(void **state)
+{
+    static const unsigned char asked[] = PREFACE SETTINGS HEADERS DATA_END;
+    static const unsigned char greeting[][3] = {{4, 0, 0}, {4, 1, 0}},
+                               answer[][3] = {{1, 4, 1}, {0, 0, 1}, {1, 5, 1}};
+    size_t n = 0;
+    bool done;
+
+    (void)state;
+    const char *a = probes_answer(asked, sizeof PREFACE - 1, false, &n, &done);
+    assert_false(done);
+    check_frames(a, n, greeting, ARRAY_LEN(greeting));
+    assert_null(probes_answer(asked, sizeof PREFACE - 1, true, &n, &done));
+    assert_false(done);
+    a = probes_answer(asked, sizeof asked - 1, true, &n, &done);
+    assert_true(done);
+    check_frames(a, n, answer, ARRAY_LEN(answer));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_kind_of_probe_gets_its_answer),
-        cmocka_unit_test(the_answer_to_grpc_is_a_row_of_whole_frames),
+        cmocka_unit_test(grpc_is_greeted_at_once_and_answered_in_whole_frames),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
