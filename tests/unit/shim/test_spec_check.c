@@ -138,7 +138,7 @@ static void ordinary_settings_pass(void **state UNUSED)
         {NULL, NULL},
         {"linux.namespaces",
          NS(PID "," IPC "," UTS "," MNT ",{\"type\":\"network\",\"path\":\"/proc/4194305/ns/"
-                                        "net\"},{\"type\":\"cgroup\"},{\"type\":\"user\"}")},
+                "net\"},{\"type\":\"cgroup\"},{\"type\":\"user\"}")},
         {"linux.resources.devices",
          "[{\"allow\":false,\"access\":\"rwm\"},{\"allow\":true,\"type\":\"c\",\"access\":\"m\"},{\"allow\":"
          "true,\"type\":\"b\",\"access\":\"m\"},"
@@ -206,7 +206,7 @@ static void the_hosts_root_is_never_mapped(void **state UNUSED)
     scoped_free char *text = xasprintf(
         "{\"ociVersion\":\"1.0.2\",\"root\":{\"path\":\"r\"},\"linux\":{\"namespaces\":[" PID "," NET "," IPC
         "," UTS "," MNT ",{\"type\":\"user\"}],\"uidMappings\":[{\"containerID\":0,\"hostID\":70000,\"size\":"
-                        "9}],\"gidMappings\":[{\"containerID\":0,\"hostID\":70000,"
+        "9}],\"gidMappings\":[{\"containerID\":0,\"hostID\":70000,"
         "\"size\":9},{\"containerID\":9,\"hostID\":0,\"size\":1}]}}");
     struct err e = {0};
 
