@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """bench.py [-n REPETITIONS] [-r RUNTIME,...] [-o FILE.json] [SECTION...]: glovebox beside its peers, measured in one run, in a rig.
 
-Sections: work start exec pods memory calls growth.  Every figure stands beside the same figure of the other runtimes; repetitions go
+Sections: work start oci exec pods memory calls growth.  Every figure stands beside the same figure of the other runtimes; repetitions go
 round by round over the runtimes, so that a busy machine is busy for all.  Nothing fails for being slow; what cannot be measured
 says why.  `make bench` runs it.
 """
@@ -17,10 +17,12 @@ import sys
 import time
 
 TYPE = {"runc": "io.containerd.runc.v2", "runsc": "io.containerd.runsc.v1", "glovebox": "io.containerd.glovebox.v1"}
+RUNSC = ["runsc", "-root", "/run/runsc", "-network", "none", "-ignore-cgroups"]
 AGENT, BUSYBOX = "localhost/agent:1", "localhost/busybox:1"
 TITLE = {
     "work": "Agent work, seconds (median)",
     "start": "`ctr run --rm` of /bin/true, milliseconds",
+    "oci": "Create, start, exit, delete of /bin/true without containerd, milliseconds",
     "exec": "`ctr tasks exec` of /bin/true, milliseconds",
     "pods": "Pods: sandbox, container, started, removed, milliseconds",
     "memory": "An idle pod's own processes, PSS in MiB",
@@ -47,21 +49,62 @@ def quantile(values, q):
     return values[min(len(values) - 1, int(q * len(values)))]
 
 
+def bundle(image, command, name, plain=False):
+    """An OCI bundle with the image as its (writable) root file system, for runtimes called without containerd."""
+    folder = os.path.join(os.environ["RIG_DIR"], "bundle-" + name)
+    os.makedirs(folder + "/rootfs")
+    if plain:  # a folder, not a mount
+        run("ctr", "images", "mount", image, "/mnt")
+        run("cp", "-a", "/mnt/.", folder + "/rootfs")
+        run("ctr", "images", "unmount", "--rm", "/mnt")
+    else:
+        run("ctr", "images", "mount", "--rw", image, folder + "/rootfs")
+    run("runc", "spec", "-b", folder)
+    with open(folder + "/config.json", encoding="ascii") as f:
+        spec = json.load(f)
+    spec["process"].update({"terminal": False, "args": list(command)})
+    spec["root"]["readonly"] = False
+    spec["linux"]["cgroupsPath"] = f"/{os.environ['RIG_NS']}/{name}"
+    with open(folder + "/config.json", "w", encoding="ascii") as f:
+        json.dump(spec, f)
+    return folder
+
+
 class Container:
-    """A container in the background, for exec."""
+    """A container in the background, for exec.  gVisor's containerd shim wants to lower its oom_score_adj, for which a machine like
+    this one may lack the capability; runsc is then called directly, which spares it the shim."""
 
     count = 0
 
     def __init__(self, runtime, image, *command):
         Container.count += 1
         self.runtime, self.id = runtime, f"b{Container.count}"
-        run("ctr", "run", "-d", "--runtime", TYPE[runtime], image, self.id, *command)
+        if runtime == "runsc":
+            self.folder = bundle(image, command, self.id)
+            with open(self.folder + "/log", "w", encoding="ascii") as log:
+                subprocess.run([*RUNSC, "run", "-detach", "-bundle", self.folder, self.id], check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        else:
+            run("ctr", "run", "-d", "--runtime", TYPE[runtime], image, self.id, *command)
+
+    def exec_command(self, *command):
+        if self.runtime == "runsc":
+            return [*RUNSC, "exec", self.id, *command]
+        Container.count += 1
+        return ["ctr", "tasks", "exec", "--exec-id", f"x{Container.count}", self.id, *command]
 
     def exec(self, *command, seconds=600):
-        Container.count += 1
-        return run("ctr", "tasks", "exec", "--exec-id", f"x{Container.count}", self.id, *command, seconds=seconds)
+        return run(*self.exec_command(*command), seconds=seconds)
+
+    def pid(self):
+        if self.runtime == "runsc":
+            return json.loads(run(*RUNSC, "state", self.id))["pid"]
+        return next(int(line.split()[1]) for line in run("ctr", "tasks", "ls").splitlines()[1:] if line.split()[0] == self.id)
 
     def end(self):
+        if self.runtime == "runsc":
+            run(*RUNSC, "delete", "-force", self.id, check=False)
+            run("ctr", "images", "unmount", "--rm", self.folder + "/rootfs", check=False)
+            return
         run("ctr", "tasks", "rm", "-f", self.id, check=False)
         run("ctr", "containers", "rm", self.id, check=False)
 
@@ -107,9 +150,9 @@ class Bench:
     def put(self, section, row, runtime, value):
         self.results.setdefault(section, {}).setdefault(row, {})[runtime] = value
 
-    def each(self, section, what, rounds, measure):
+    def each(self, section, what, rounds, measure, runtimes=None):
         """measure(runtime) -> seconds, `rounds` times for each runtime in turn; a runtime that fails drops out with a note."""
-        values = {r: [] for r in self.runtimes}
+        values = {r: [] for r in self.runtimes if runtimes is None or r in runtimes}
         for _ in range(rounds):
             for runtime in list(values):
                 try:
@@ -123,19 +166,14 @@ class Bench:
 
     def work(self):
         kinds = run("/usr/bin/python3", os.path.join(os.path.dirname(os.path.realpath(__file__)), "work.py"), "list").split()
-        pods = {}
-        for runtime in self.runtimes:
-            try:
-                pods[runtime] = Container(runtime, AGENT, "sleep", "infinity")
-                pods[runtime].exec("/usr/bin/python3", "/bench/work.py", "setup")
-            except (RuntimeError, subprocess.TimeoutExpired) as e:
-                self.note(f"work: no container under {runtime}: {e}")
-                pods.pop(runtime, None)
+        pods = self.containers("work", AGENT)
+        for pod in pods.values():
+            pod.exec("/usr/bin/python3", "/bench/work.py", "setup")
 
         def measure(kind, runtime):
             return float(pods[runtime].exec("/usr/bin/python3", "/bench/work.py", kind).split()[-1])
         for kind in kinds:
-            values = self.each("work", kind, self.n, lambda r, k=kind: measure(k, r) if r in pods else (_ for _ in ()).throw(KeyError("no container")))
+            values = self.each("work", kind, self.n, lambda r, k=kind: measure(k, r), pods)
             for runtime, v in values.items():
                 self.put("work", kind, runtime, statistics.median(v))
             print("  " + kind + ": " + ", ".join(f"{r} {statistics.median(v):.3f}" for r, v in values.items()), flush=True)
@@ -143,18 +181,48 @@ class Bench:
             pod.end()
 
     def start(self):
+        """runsc's shim may be unable to run here, see Container; its line is then empty, and `oci` has the comparison."""
         def measure(runtime):
             Container.count += 1
             return clock("ctr", "run", "--rm", "--runtime", TYPE[runtime], BUSYBOX, f"s{Container.count}", "/bin/true")
         self.spread("start", self.each("start", "ctr run", 10 * self.n, measure))
 
-    def exec(self):
-        pods = {r: Container(r, BUSYBOX, "sleep", "1000") for r in self.runtimes}
+    def oci(self):
+        """What the runtimes themselves cost: `runc run`, `runsc run`, and the launcher and filter of glovebox by its test driver."""
+        folder = bundle(BUSYBOX, ["/bin/true"], "oci", plain=True)
+        driver = os.environ.get("LAUNCH_DRIVER", "")
 
         def measure(runtime):
             Container.count += 1
-            return clock("ctr", "tasks", "exec", "--exec-id", f"x{Container.count}", pods[runtime].id, "/bin/true")
-        self.spread("exec", self.each("exec", "ctr exec", 10 * self.n, measure))
+            name = f"o{Container.count}"
+            if runtime == "runsc":
+                return clock(*RUNSC, "run", "-bundle", folder, name)
+            if runtime == "runc":
+                return clock("runc", "--root", "/run/oci-runc", "run", "-b", folder, name)
+            return clock(driver, "-b", folder + "/rootfs", "-c", f"/{os.environ['RIG_NS']}/{name}", folder)
+        runtimes = self.runtimes
+        if not os.access(driver, os.X_OK):
+            self.note("oci: no launch driver; run make launch-driver")
+            self.runtimes = [r for r in runtimes if r != "glovebox"]
+        self.spread("oci", self.each("oci", "create, start, exit, delete", 6 * self.n, measure))
+        self.runtimes = runtimes
+
+    def containers(self, section, image):
+        """One for each runtime that can."""
+        found = {}
+        for runtime in self.runtimes:
+            try:
+                found[runtime] = Container(runtime, image, "sleep", "100000")
+            except (RuntimeError, subprocess.SubprocessError) as e:
+                self.note(f"{section}: no container under {runtime}: {e}")
+        return found
+
+    def exec(self):
+        pods = self.containers("exec", BUSYBOX)
+
+        def measure(runtime):
+            return clock(*pods[runtime].exec_command("/bin/true"))
+        self.spread("exec", self.each("exec", "ctr exec", 10 * self.n, measure, pods))
         for pod in pods.values():
             pod.end()
 
@@ -188,15 +256,14 @@ class Bench:
         before = set(processes())
         pod = Container(runtime, image, "sleep", "100000")
         time.sleep(1.5)
-        task = {int(line.split()[1]) for line in run("ctr", "tasks", "ls").splitlines()[1:] if line.split()[0] == pod.id}
-        new = {pid: v for pid, v in processes().items() if pid not in before and pid not in task}
+        new = {pid: v for pid, v in processes().items() if pid not in before and (pid != pod.pid() or runtime == "runsc")}
         return pod, [pid for pid, (_, command) in new.items() if not command.startswith("sleep 100000")]
 
     def memory(self):
         for runtime in self.runtimes:
             try:
                 pod, own = self.idle(runtime)
-            except RuntimeError as e:
+            except (RuntimeError, subprocess.SubprocessError) as e:
                 self.note(f"memory: under {runtime}: {e}")
                 continue
             self.put("memory", "all, PSS", runtime, sum(map(smaps, own)) / 1024)
@@ -205,16 +272,16 @@ class Bench:
             pod.end()
 
     def calls(self):
-        pods = {r: Container(r, AGENT, "sleep", "100000") for r in self.runtimes}
+        pods = self.containers("calls", AGENT)
         for what, count in (("getpid", 200000), ("sysinfo", 20000), ("socket", 20000), ("connect", 5000)):
-            values = self.each("calls", what, self.n, lambda r, w=what, c=count: float(pods[r].exec("/bench/probe", w, str(c)).split()[-1]))
+            values = self.each("calls", what, self.n, lambda r, w=what, c=count: float(pods[r].exec("/bench/probe", w, str(c)).split()[-1]), pods)
             for runtime, v in values.items():
                 self.put("calls", what, runtime, statistics.median(v))
         for pod in pods.values():
             pod.end()
 
     def growth(self):
-        for runtime in [r for r in self.runtimes if r != "runsc"]:
+        for runtime in [r for r in self.runtimes if r != "runsc"]: # gVisor has its own network stack inside
             try:
                 pod, own = self.idle(runtime, AGENT)
                 pod.exec("/bench/probe", "connect", "2000")
@@ -293,6 +360,7 @@ def main():
             bench.note(f"{section}: {e}")
         print(f"  {time.monotonic() - began:.0f} s", flush=True)
     print(bench.report())
+    run("umount", "/run/runsc/null-netns", check=False)  # runsc's own, for good
     if options.o:
         with open(options.o, "w", encoding="ascii") as f:
             json.dump({"machine": os.uname().release, "processors": os.cpu_count(), "repetitions": options.n, "results": bench.results,
