@@ -16,7 +16,8 @@
 #include "controller/sandbox/names.h"
 
 #define CALL_TIMEOUT_MS 10000
-#define LOOK_MS 250      /* for the shim of a pod that just starts */
+#define LOOK_MS 50 /* for the shim of a pod that just starts; then less and less often */
+#define LOOK_MAX_MS 30000
 #define RETRY_MS 1000
 #define GROUP "glovebox.dev"
 
@@ -31,6 +32,7 @@ struct sent {
     char *text;      /* confirmed by the shim; NULL = nothing yet */
     char *asking;    /* on its way; NULL while a confirmation is */
     bool busy;
+    unsigned looks; /* for its shim, in vain */
     int64_t confirmed_ms;
 };
 struct egress_sender {
@@ -148,12 +150,16 @@ static int reconcile(struct pass *p, void *data, struct err *e)
         return 0;
     pod_facts_read(object_json(pod), &facts);
     struct shim *shim = shims_find(x->shims, facts.ids, facts.n_ids);
-    if (!shim) {
-        if (!facts.deleting && facts.n_ids > 0)
-            pass_after(p, LOOK_MS);
+    struct sent *s = sent_of(x, pod);
+    if (!shim) { /* a shim tells of new containers only when it is asked */
+        if (facts.deleting || facts.n_ids == 0)
+            return 0;
+        (void)shims_scan(x->shims);
+        pass_after(p, MIN((int64_t)LOOK_MS << MIN(s->looks, 10u), (int64_t)LOOK_MAX_MS));
+        s->looks++;
         return 0;
     }
-    struct sent *s = sent_of(x, pod);
+    s->looks = 0;
     if (s->busy)
         return 0; /* its end brings us back */
     scoped_free char *text = compile(x, k.ns, want);
