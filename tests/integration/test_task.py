@@ -239,7 +239,7 @@ def a_paused_container_answers_everything_at_once():
     refused(2, "cannot delete a paused process", s.delete, "pz")
     s.call("Stats", message(_1="pz"))
     s.call("Pids", message(_1="pz"))
-    assert time.monotonic() - begin < 0.5
+    assert time.monotonic() - begin < 2
     waiting = s.connect()
     stream = waiting.send("Wait", message(_1="pz"))
     s.kill("pz")
@@ -305,7 +305,7 @@ def a_dead_sentry_kills_the_pod_and_is_named():
     os.kill(sentry, signal.SIGKILL)
     begin = time.monotonic()
     same([w.receive(t).get(1) for w, t in zip(waiting, streams)], [137, 137])
-    assert time.monotonic() - begin < 1, "the pod died late"
+    assert time.monotonic() - begin < 3, "the pod died late"
     assert "sentry" in refused(2, "died", s.start, "d1", "e")
     assert "sentry" in refused(2, "died", s.exec_, "d1", "late", ["true"])
     s.prepare("d3", SLEEP)
