@@ -18,3 +18,7 @@ check-crds:
 	/usr/bin/python3 hack/api-docs -c
 check: check-crds
 .PHONY: check-crds
+# Pause, resume and claims on a real kubelet.
+bench-kubelet: $(CTRL) $(SHIM)
+	GLOVEBOX_CONTROLLER=$(abspath $(CTRL)) GLOVEBOX_SHIM=$(abspath $(SHIM)) tests/bench/kubelet
+.PHONY: bench-kubelet
