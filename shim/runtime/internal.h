@@ -25,7 +25,8 @@ struct pending {
     struct launch *launch;
 };
 
-struct answer { /* who waits for the call in progress; fn NULL = nobody */
+/* Who waits for the call in progress; fn NULL = nobody. */
+struct answer {
     rt_done_fn fn;
     void *data;
 };
@@ -150,7 +151,6 @@ void process_signal(struct process *p, int signal);
 /* podlife.c */
 int pod_need(struct runtime *rt, struct container *c, struct err *e);
 void pod_unneeded(struct runtime *rt); /* stops the sentry and frees the namespaces when no container is left */
-char *pod_audit_path(const struct runtime *rt); /* NULL without an audit directory */
 void pod_view_update(struct runtime *rt);
 int container_note(struct container *c, struct err *e); /* writes the state file */
 
@@ -164,11 +164,9 @@ int process_adopt(struct process *p, struct launch_result *result, struct err *e
 void container_drop(struct container *c); /* out of the map and freed; its cgroup goes to the trash; the pod too if it was the last */
 void create_abort(struct container *c, int code, const char *why);
 
-/* start.c */
+/* start.c, delete.c */
 void start_failed(struct process *p, int r, const char *why);
 void start_failed_end(struct process *p);
-
-/* delete.c */
 void delete_stopped(struct process *p);
 
 /* exit.c */
@@ -180,7 +178,6 @@ void oom_arm(struct container *c);
 /* trash.c: takes cg; tries now and then from a timer; id: whose state directory goes with it, or NULL. */
 void trash_add(struct runtime *rt, struct cgroup *cg, const char *id);
 void trash_free(struct runtime *rt);
-bool trash_has(const struct runtime *rt, const char *id);
 void trash_forget(struct runtime *rt, const char *id); /* the id is used again: a last try, then its entry is dropped */
 
 /* egress.c: what the sandbox's annotation asks for */

@@ -113,26 +113,25 @@ static NORETURN void child(char *const *argv, char *const *env, const int src[3]
     _exit(errno == ENOENT ? 127 : 126);
 }
 
-int logger_start(struct loop *loop, struct reaper *reaper, const struct uri *uri, const char *ns, const char *id, int out,
-                 int err_fd, const struct logger_events *ev, struct logger **ret, struct err *e)
+int logger_start(const struct logger_params *p, struct logger **ret, struct err *e)
 {
     int pair[2];
 
-    if (access(uri->path, X_OK) < 0)
-        return err_sys(e, "stdio logger %s", uri->path);
+    if (access(p->uri->path, X_OK) < 0)
+        return err_sys(e, "stdio logger %s", p->uri->path);
     if (pipe2(pair, O_CLOEXEC) < 0)
         return err_sys(e, "pipe2");
     scoped_fd int ready_r = pair[0], ready_w = pair[1];
     (void)fd_set_nonblock(ready_r, true);
 
-    scoped_free char **argv = xcalloc(uri->n_args + 2, sizeof *argv);
-    argv[0] = uri->path;
-    for (size_t i = 0; i < uri->n_args; i++)
-        argv[i + 1] = uri->args[i];
-    scoped_free char *env_id = xasprintf("CONTAINER_ID=%s", id);
-    scoped_free char *env_ns = xasprintf("CONTAINER_NAMESPACE=%s", ns);
+    scoped_free char **argv = xcalloc(p->uri->n_args + 2, sizeof *argv);
+    argv[0] = p->uri->path;
+    for (size_t i = 0; i < p->uri->n_args; i++)
+        argv[i + 1] = p->uri->args[i];
+    scoped_free char *env_id = xasprintf("CONTAINER_ID=%s", p->id);
+    scoped_free char *env_ns = xasprintf("CONTAINER_NAMESPACE=%s", p->ns);
     char *const env[] = {env_id, env_ns, NULL};
-    const int src[3] = {out, err_fd, ready_w};
+    const int src[3] = {p->out, p->err, ready_w};
 
     pid_t pid = fork();
     if (pid < 0)
@@ -141,11 +140,11 @@ int logger_start(struct loop *loop, struct reaper *reaper, const struct uri *uri
         child(argv, env, src);
 
     struct logger *l = xcalloc(1, sizeof *l);
-    *l = (struct logger){.loop = loop, .pid = pid, .ready_fd = take_fd(ready_r), .must_confirm = uri->must_confirm,
-                         .ev = *ev};
-    l->watch = reaper_add(reaper, pid, -1, on_exit_, l);
-    (void)loop_add_timer(loop, READY_TIMEOUT_MS, on_ready_timeout, l, &l->timer);
-    int r = loop_add_fd(loop, l->ready_fd, EPOLLIN, on_ready, l, &l->ready);
+    *l = (struct logger){.loop = p->loop, .pid = pid, .ready_fd = take_fd(ready_r), .must_confirm = p->uri->must_confirm,
+                         .ev = p->events};
+    l->watch = reaper_add(p->reaper, pid, -1, on_exit_, l);
+    (void)loop_add_timer(p->loop, READY_TIMEOUT_MS, on_ready_timeout, l, &l->timer);
+    int r = loop_add_fd(p->loop, l->ready_fd, EPOLLIN, on_ready, l, &l->ready);
     if (r < 0) {
         logger_release(l);
         return err_set(e, r, "watch the stdio logger");

@@ -19,9 +19,15 @@ struct logger_events {
     void *data;
 };
 
-/* out and err (read ends) stay the caller's, who closes them after this. */
-int logger_start(struct loop *loop, struct reaper *reaper, const struct uri *uri, const char *ns, const char *id, int out,
-                 int err_fd, const struct logger_events *ev, struct logger **ret, struct err *e);
+struct logger_params {
+    struct loop *loop;
+    struct reaper *reaper;
+    const struct uri *uri;
+    const char *ns, *id;
+    int out, err; /* read ends; stay the caller's, who closes them after the start */
+    struct logger_events events;
+};
+int logger_start(const struct logger_params *p, struct logger **ret, struct err *e);
 bool logger_is_running(const struct logger *l);
 /*
  * The streams have ended or do not matter any more.  SIGTERM, 12 s later SIGKILL; the logger frees

@@ -62,7 +62,8 @@ static void on_sentry_died(void *data, int status)
     (void)loop_defer(rt->loop, abort_creates, rt, &rt->broken_source);
 }
 
-char *pod_audit_path(const struct runtime *rt)
+/* NULL without an audit directory. */
+static char *pod_audit_path(const struct runtime *rt)
 {
     return rt->audit_dir ? xasprintf("%s/%s-%s.jsonl", rt->audit_dir, rt->ns, rt->pod_id) : NULL;
 }

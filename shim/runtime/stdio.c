@@ -210,7 +210,6 @@ static void on_logger_ended(void *data)
  */
 static int open_logger(struct stdio *io, struct err *e)
 {
-    const struct logger_events ev = {.ready = on_logger_ready, .ended = on_logger_ended, .data = io};
     scoped_fd int out = -1;
     scoped_fd int err_fd = -1;
     int w[2];
@@ -225,7 +224,10 @@ static int open_logger(struct stdio *io, struct err *e)
         return r;
     int *second = io->terminal ? &io->logger_in[1] : &io->child[STDIO_ERR];
     *second = w[1];
-    return logger_start(io->loop, io->reaper, io->uri[STDIO_OUT], io->ns, io->id, out, err_fd, &ev, &io->logger, e);
+    const struct logger_params p = {.loop = io->loop, .reaper = io->reaper, .uri = io->uri[STDIO_OUT], .ns = io->ns,
+                                    .id = io->id, .out = out, .err = err_fd,
+                                    .events = {.ready = on_logger_ready, .ended = on_logger_ended, .data = io}};
+    return logger_start(&p, &io->logger, e);
 }
 
 static int open_outputs(struct stdio *io, struct err *e)
