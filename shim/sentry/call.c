@@ -105,11 +105,13 @@ int call_take_fd(struct call *call, int fd)
 {
     for (int tries = 0; tries < 2; tries++) {
         struct handle *h = get_handle(call);
-        int mine = h ? (int)syscall(SYS_pidfd_getfd, h->pidfd, fd, 0) : -1;
+        if (!h)
+            return -EIO; /* gone, or the shim does not answer */
+        int mine = (int)syscall(SYS_pidfd_getfd, h->pidfd, fd, 0);
         if (mine >= 0)
             return mine;
-        if (!h || errno != ESRCH)
-            return h ? -errno : -EBADF;
+        if (errno != ESRCH)
+            return -errno;
         drop_handle(h); /* of a thread that died: its number is another's now */
     }
     return -EBADF;

@@ -48,6 +48,8 @@ struct core {
     unsigned n_parked;
     struct list questions; /* task.c: threads that wait for an answer of the shim */
     pthread_cond_t answered;
+    pid_t recent[8]; /* processes that were asked for last */
+    unsigned next_recent;
     uint64_t last_cookie;
 
     int wake_leader, wake_main; /* eventfds */

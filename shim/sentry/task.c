@@ -21,6 +21,15 @@ struct question {
     int tgid; /* 0: not answered yet */
 };
 
+/* Most threads belong to a process that was asked for before. */
+static pid_t find_recent(struct core *core, pid_t tid)
+{
+    for (size_t i = 0; i < ARRAY_LEN(core->recent); i++)
+        if (core->recent[i] > 0 && syscall(SYS_tgkill, core->recent[i], tid, 0) == 0)
+            return core->recent[i];
+    return 0;
+}
+
 pid_t task_process(struct core *core, pid_t tid)
 {
     struct question q = {0};
@@ -29,12 +38,19 @@ pid_t task_process(struct core *core, pid_t tid)
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += ANSWER_SECONDS;
     pthread_mutex_lock(&core->lock);
+    pid_t known = find_recent(core, tid);
+    if (known) {
+        pthread_mutex_unlock(&core->lock);
+        return known;
+    }
     q.cookie = ++core->last_cookie;
     list_append(&core->questions, &q.node);
     core_ask(core, &(struct message){.type = MESSAGE_TASK_QUERY, .value = tid, .cookie = q.cookie});
     while (q.tgid == 0 && pthread_cond_timedwait(&core->answered, &core->lock, &until) == 0)
         ;
     list_remove(&q.node);
+    if (q.tgid > 0)
+        core->recent[core->next_recent++ % ARRAY_LEN(core->recent)] = q.tgid;
     pthread_mutex_unlock(&core->lock);
     return q.tgid != 0 ? q.tgid : -ETIMEDOUT;
 }
