@@ -127,7 +127,10 @@ static void enable_controllers(int dir)
         (void)cg_write(dir, "cgroup.subtree_control", word);
 }
 
-/* Top-down over all parents of path; the root of the tree first. */
+/*
+ * Top-down over all parents of path; the root of the tree first.  Before path is made: a neighbour that
+ * does the same is seen in subtree_control before the kernel has made the files, but mkdir waits for it.
+ */
 static void enable_path(const struct cg_hier *h, const char *path)
 {
     scoped_free char *prefix = xstrdup(path);
@@ -178,11 +181,11 @@ static int open_part(struct cgroup *cg, const struct cg_hier *h, const char *pat
 
 static int create_part(struct cgroup *cg, const struct cg_hier *h, const char *path, struct err *e)
 {
-    int made = cg_mkdir(h, path, e);
+    /* In a scope Delegate made systemd do it. */
+    bool enable = h->v2 && cg->mode == CGROUP_V2 && !cg->unit;
+    int made = cg_mkdir(h, path, enable ? enable_path : NULL, e);
     if (made < 0)
         return made;
-    if (h->v2 && cg->mode == CGROUP_V2 && !cg->unit) /* Delegate made systemd do it */
-        enable_path(h, path);
     int r = open_part(cg, h, path, e);
     if (r < 0 && cg->n > 0 && cg->part[cg->n - 1].hier == h)
         cg->part[cg->n - 1].made = made > 0;

@@ -46,19 +46,21 @@ static int make_parents(const struct cg_hier *h, const char *path, struct err *e
     return 0;
 }
 
-int cg_mkdir(const struct cg_hier *h, const char *path, struct err *e)
+int cg_mkdir(const struct cg_hier *h, const char *path, cg_prepare *prepare, struct err *e)
 {
-    /* A neighbour that goes away may remove a common parent between our two steps: try again. */
+    /* A neighbour that goes away may remove a common parent between our steps: try again. */
     for (int attempt = 0; attempt < 8; attempt++) {
+        int r = prepare || attempt > 0 ? make_parents(h, path, e) : 0;
+        if (r < 0 && r != -ENOENT)
+            return r;
+        if (prepare)
+            prepare(h, path);
         if (mkdirat(h->dir, path, 0755) == 0)
             return 1;
         if (errno == EEXIST)
             return 0;
         if (errno != ENOENT)
             break;
-        int r = make_parents(h, path, e);
-        if (r < 0 && r != -ENOENT)
-            return r;
     }
     return err_sys(e, "linux.cgroupsPath: make %s/%s", h->mount, path);
 }

@@ -176,8 +176,12 @@ int cg_devices_v2(const struct cgroup *cg, const struct spec_resources *res, str
 
 /* ---- directories ---------------------------------------------------------------------------------- */
 
-/* Makes (or finds) h->mount/path with its parents. 1: the last component was made, 0: it was there. */
-int cg_mkdir(const struct cg_hier *h, const char *path, struct err *e);
+/*
+ * Makes (or finds) h->mount/path with its parents. 1: the last component was made, 0: it was there.
+ * prepare (may be NULL) is called when the parents exist and path does not have to.
+ */
+typedef void cg_prepare(const struct cg_hier *h, const char *path);
+int cg_mkdir(const struct cg_hier *h, const char *path, cg_prepare *prepare, struct err *e);
 /* Removes dir/name with everything below; 0, -EBUSY while processes live; gone already is 0. */
 int cg_rmdir(int dir, const char *name);
 /* Removes parents of path that cg_mkdir() made and that are empty now. */

@@ -114,7 +114,7 @@ static pid_t start(const struct cgroup *cg, void (*fn)(void *), void *data)
     }
     for (size_t i = 0; i < entry.n_v1_tasks; i++)
         if (write(entry.v1_tasks[i], "0", 1) != 1)
-            _exit(99);
+            _exit((perror("enter the group"), 99));
     fd_close(in[1]);
     fn(data);
     _exit(0);
