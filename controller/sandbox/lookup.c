@@ -59,7 +59,8 @@ uint32_t template_hash_of(struct sandboxes *x, const struct template *t)
  */
 
 /* A member of another hash is stale unless its blueprint says the same in other words: pools that were
- * filled by another implementation of this API carry hashes of another making. */
+ * filled by another implementation of this API carry hashes of another making.  That is only worth looking
+ * at where stale members are deleted. */
 static bool is_stale(struct sandboxes *x, const struct pool *p, const struct object *o, uint32_t hash)
 {
     const struct sandbox_digest *d = object_digest(o);
@@ -69,6 +70,8 @@ static bool is_stale(struct sandboxes *x, const struct pool *p, const struct obj
 
     if (d->template == hash || !json)
         return false;
+    if (!p->recreate)
+        return true;
     template_read(json, &t);
     sandbox_read(object_json(o), &s);
     return !blueprint_equal(&t, &s);

@@ -206,6 +206,8 @@ static void set_ready(struct conds *k, const struct claim_world *w, const struct
         conds_set(k, COND_READY, "False", f->reason, "%s", f->text);
     else if (!f->sandbox)
         conds_set(k, COND_READY, "False", R_SANDBOX_MISSING, "Sandbox does not exist");
+    else if (meta_is_deleting(&f->sandbox->meta))
+        conds_set(k, COND_READY, "False", R_SANDBOX_NOT_READY, "Sandbox is being deleted");
     else if (!ready)
         conds_set(k, COND_READY, "False", R_SANDBOX_NOT_READY, "Sandbox is not ready");
     else if (strcmp(condition_str(ready, "reason"), R_SANDBOX_EXPIRED) == 0)

@@ -147,6 +147,8 @@ int reconcile_claim(struct pass *p, void *data, struct err *e)
         controller_add(x->pool, k.ns, c.pool);
     if (takes)
         reserve(x, o->member_uid, c.meta.uid);
+    else if (o->member_uid) /* it was woken for a member that it does not want: the next one may */
+        waiter_wake(x, k.ns, c.pool);
     else if (o->world.member_soon && plan.n == 0)
         waiter_add(x, k.ns, c.pool, k.name, c.meta.created_ms);
     if (o->world.hold)

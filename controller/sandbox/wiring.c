@@ -184,6 +184,17 @@ static void on_template(struct controller *c, const struct change *ch, void *dat
     }
 }
 
+/* A claim that waited and was deleted must not be the one that is woken. */
+static void on_claim(struct controller *c, const struct change *ch, void *data)
+{
+    struct sandboxes *x = data;
+    const char *pool = ch->now ? NULL : obj_str(object_json(ch->old), "spec.warmPoolRef.name");
+
+    (void)c;
+    if (pool)
+        waiter_remove(x, object_ns(ch->old), pool, object_name(ch->old));
+}
+
 static void on_policy(struct controller *c, const struct change *ch, void *data)
 {
     static const char tail[] = "-network-policy";
@@ -255,6 +266,7 @@ void wire_watches(struct sandboxes *x)
     controller_watch(x->sandbox, x->store[WATCH_RUNTIME_CLASS], on_runtime_class, x);
     if (x->claim) {
         controller_watch(x->claim, x->store[WATCH_CLAIM], NULL, NULL);
+        controller_watch(x->claim, x->store[WATCH_CLAIM], on_claim, x);
         controller_watch(x->pool, x->store[WATCH_POOL], NULL, NULL);
         controller_watch(x->pool, x->store[WATCH_POOL], on_pool, x);
         controller_watch(x->template, x->store[WATCH_TEMPLATE], NULL, NULL);

@@ -99,6 +99,12 @@ class Watch(threading.Thread):
         time.sleep(0.2)
 
     def run(self):
+        try:
+            self.read()
+        except (OSError, ValueError):
+            pass  # nothing came for a minute: the case that wanted it is over
+
+    def read(self):
         api = self.api
         api.call("GET", "/version")
         api.connection.request("GET", self.path + "?watch=1")
