@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 cd "$TOP"
 need ctags
-ctags -o - --languages=C --kinds-C=f --fields=+neS --output-format=json $(git ls-files 'base/*.[ch]' 'shim/*.[ch]' 'controller/*.[ch]') |
+git ls-files 'base/*.[ch]' 'shim/*.[ch]' 'controller/*.[ch]' | ctags -L - -o - --languages=C --kinds-C=f --fields=+neS --output-format=json |
 	/usr/bin/python3 -c '
 import json, subprocess, sys
 warn = "-w" in sys.argv

@@ -26,9 +26,10 @@ lint-headers: $(GEN_H)
 	@for h in $(H_FILES); do $(CC) -D_GNU_SOURCE -I. -isystem $(O)/gen -std=gnu11 -fsyntax-only -Wall -Wextra -Werror -Wno-unused-function -xc $$h || exit 1; done 2>&1 | grep -v 'pragma once in main file' | grep -B1 -A3 error: && exit 1 || true
 lint-scripts:
 	@shellcheck -x -P SCRIPTDIR -S warning $(SCRIPTS)
+# accept4: it takes NULL for an address that nobody wants to know, against what cppcheck has heard.
 lint-cppcheck:
 	@cppcheck -q -j 2 --std=c11 --error-exitcode=1 --enable=warning,portability --inline-suppr --suppressions-list=hack/cppcheck.txt \
-	    --library=gnu -D_GNU_SOURCE -I. $(C_FILES)
+	    --library=gnu -D_GNU_SOURCE -Daccept4=accept_any -I. $(C_FILES)
 # gcc's own data-flow analysis; what it warns of is an error.
 ANALYZED := $(C_FILES:%.c=$(O)/analyzer/%.o)
 lint-analyzer: $(ANALYZED)
