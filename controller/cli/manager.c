@@ -116,8 +116,7 @@ struct manager {
     char *identity;
 };
 
-/* ---- options
- * ------------------------------------------------------------------------------------------------ */
+/* ---- options ---- */
 
 static const struct options defaults = {
     .cluster_domain = "cluster.local",
@@ -170,8 +169,7 @@ static int read_domains(struct manager *m, struct err *e)
     return 0;
 }
 
-/* ---- health and metrics
- * --------------------------------------------------------------------------------------- */
+/* ---- health and metrics ---- */
 
 static int on_healthz(void *data, struct strbuf *out)
 {
@@ -257,8 +255,7 @@ static void add_metrics(struct manager *m)
     metrics_collect(m->metrics, on_collect, m);
 }
 
-/* ---- life
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 static void on_released(void *data)
 {

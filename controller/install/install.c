@@ -66,8 +66,7 @@ static const char *relative(const char *path)
     return path + strspn(path, "/");
 }
 
-/* ---- files on the node
- * --------------------------------------------------------------------------------------- */
+/* ---- files on the node ---- */
 
 /* *ret NULL when there is no such file. */
 static int read_if_there(int host, const char *path, size_t max, char **ret, size_t *ret_len, struct err *e)
@@ -166,8 +165,7 @@ static int write_config(int host, const struct options *o, const char *before,
     return r;
 }
 
-/* ---- containerd
- * ------------------------------------------------------------------------------------------------ */
+/* ---- containerd ---- */
 
 /* Never returns. */
 static void exec_on_node(int host, int mount_ns, const char *command)
@@ -214,8 +212,7 @@ static int restart(int host, const struct options *o, struct err *e)
     return r;
 }
 
-/* ---- the Node object
- * --------------------------------------------------------------------------------------------- */
+/* ---- the Node object ---- */
 
 static const struct kube_resource nodes = {"", "v1", "nodes", "Node", true};
 
@@ -269,8 +266,7 @@ static int label_node(const struct options *o, bool ready, const char *missing, 
                       e);
 }
 
-/* ---- commands
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- commands ---- */
 
 static int read_files(int host, const struct options *o, char **config, char **drop_in, struct err *e)
 {

@@ -19,7 +19,7 @@ json_t *owner_ref(const struct meta *m, const char *api_version, const char *kin
                      m->uid, "controller", 1, "blockOwnerDeletion", 1);
 }
 
-/* ---- metadata of the Pod -------------------------------------------------------------------------- */
+/* ---- metadata of the Pod ---- */
 
 bool key_is_reserved(const char *key)
 {
@@ -132,7 +132,7 @@ static void pause_keys(json_t *annotations, const struct pod_extra *x)
     json_object_set_new(annotations, ANN_POD_PAUSE_AT, json_string(now));
 }
 
-/* ---- the Pod ---------------------------------------------------------------------------------------- */
+/* ---- the Pod ---- */
 
 static void volumes_from_claims(const struct sandbox *s, json_t *spec)
 {
@@ -248,7 +248,7 @@ json_t *adopt_patch(const struct sandbox *s, const struct meta *m)
                      LABEL_NAME_HASH, hash);
 }
 
-/* ---- Service ------------------------------------------------------------------------------------------ */
+/* ---- Service ---- */
 
 struct port {
     int64_t number;

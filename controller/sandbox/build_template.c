@@ -103,7 +103,7 @@ bool blueprint_equal(const struct template *t, const struct sandbox *s)
     return equal;
 }
 
-/* ---- NetworkPolicy -------------------------------------------------------------------------------- */
+/* ---- NetworkPolicy ---- */
 
 /* Everything that is not the public internet.  The first four are the field's own list. */
 static const char *const private_v4[] = {"10.0.0.0/8",    "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16",

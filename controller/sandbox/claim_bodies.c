@@ -145,8 +145,7 @@ void claim_check_metadata(const struct claim *c, const struct template *t, const
     }
 }
 
-/* ---- env
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- env ---- */
 
 static json_t *container_of_name(json_t *spec, const char *name)
 {
@@ -218,8 +217,7 @@ static void inject_env(const struct claim *c, const struct template *t, json_t *
     }
 }
 
-/* ---- volumeClaimTemplates
- * -------------------------------------------------------------------------------------- */
+/* ---- volumeClaimTemplates ---- */
 
 static json_t *merge_volume_claims(const struct claim *c, const struct template *t, struct verdict *v)
 {
@@ -262,8 +260,7 @@ static json_t *merge_volume_claims(const struct claim *c, const struct template 
     return merged;
 }
 
-/* ---- bodies
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- bodies ---- */
 
 static json_t *merged_keys(const json_t *a, const json_t *b)
 {

@@ -28,7 +28,7 @@ const struct kube_resource kind_front_claim = {GROUP_FRONT, "v1alpha1", "sandbox
 const struct kube_resource kind_front_pool = {GROUP_FRONT, "v1alpha1", "sandboxwarmpools", "SandboxWarmPool",
                                               false};
 
-/* ---- indexes ------------------------------------------------------------------------------------------ */
+/* ---- indexes ---- */
 
 void index_value(const char *ns, const char *value, char out[INDEX_VALUE_MAX])
 {
@@ -109,6 +109,7 @@ static void sandbox_digest_make(const json_t *o, void *out)
     d->finished = condition_is(condition_find(status, COND_FINISHED), "True");
     d->unschedulable =
         condition_is(scheduled, "False") && strcmp(condition_str(scheduled, "reason"), "Unschedulable") == 0;
+    d->faulty = strcmp(condition_str(ready, "reason"), R_RECONCILER_ERROR) == 0;
     d->unready_ms = d->ready ? 0 : condition_is(ready, "False") ? condition_since_ms(ready) : m.created_ms;
     (void)snprintf(d->owner_uid, sizeof d->owner_uid, "%s", uid ? uid : "");
 }

@@ -35,7 +35,7 @@ const json_t *find_json(const struct store *s, const char *ns, const char *name)
     return o ? object_json(o) : NULL;
 }
 
-/* ---- templates ---------------------------------------------------------------------------------------- */
+/* ---- templates ---- */
 
 struct hash_of {
     int64_t generation;
@@ -134,8 +134,7 @@ bool class_is_ours(const struct sandboxes *x, const char *runtime_class)
     return handler && strcmp(handler, x->opt.runtime_handler) == 0;
 }
 
-/* ---- what is missing
- * ----------------------------------------------------------------------------------------- */
+/* ---- what is missing ---- */
 
 struct absence {
     int64_t seen_ms; /* when the server said so; 0: not asked or there */

@@ -6,7 +6,7 @@
 #include "controller/kube/object.h"
 #include "controller/sandbox/names.h"
 
-/* ---- field tables ------------------------------------------------------------------------------- */
+/* ---- field tables ---- */
 
 struct word {
     const char *text;
@@ -199,7 +199,7 @@ void pool_read(const json_t *o, struct pool *ret)
     fields_read(o, pool_fields, ARRAY_LEN(pool_fields), ret);
 }
 
-/* ---- accessors ---------------------------------------------------------------------------------- */
+/* ---- accessors ---- */
 
 const char *meta_label(const struct meta *m, const char *key)
 {

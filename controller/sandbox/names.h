@@ -5,7 +5,7 @@
  * addition.  Plain constants: any part of the controller, the node agent too, may include this.
  */
 
-/* ---- groups ---------------------------------------------------------------------------------- */
+/* ---- groups ---- */
 #define GROUP_CORE  "agents.x-k8s.io"
 #define GROUP_EXT   "extensions.agents.x-k8s.io"
 #define GROUP_FRONT "sandbox.k8s.io"
@@ -55,7 +55,7 @@
 /* RuntimeClasses whose handler is the shim's; handlers are what counts, this is the default set. */
 #define RUNTIME_HANDLER "glovebox"
 
-/* ---- labels ------------------------------------------------------------------------------------ */
+/* ---- labels ---- */
 #define LABEL_NAME_HASH         GROUP_CORE "/sandbox-name-hash"
 #define LABEL_POOL              GROUP_CORE "/warm-pool-sandbox"
 #define LABEL_TEMPLATE_REF_HASH GROUP_CORE "/sandbox-template-ref-hash"
@@ -67,7 +67,7 @@
 #define LABEL_ADOPTABLE         GROUP_CORE "/adoptable"
 #define LABEL_SANDBOX_NAME      GROUP_CORE "/sandbox-name" /* on claims; old form of ANN_SANDBOX_NAME */
 
-/* ---- annotations ------------------------------------------------------------------------------- */
+/* ---- annotations ---- */
 #define ANN_POD_NAME               GROUP_CORE "/pod-name"
 #define ANN_TEMPLATE_REF           GROUP_CORE "/sandbox-template-ref"
 #define ANN_SANDBOX_NAME           GROUP_CORE "/sandbox-name"
@@ -83,7 +83,7 @@
 #define ANN_FRONT_SHARED GLOVEBOX_PREFIX "front-shared"
 #define SHADOW_POOL      "shadow-pool-" /* + template: an empty pool for claims without one */
 
-/* ---- condition types --------------------------------------------------------------------------- */
+/* ---- condition types ---- */
 #define COND_READY         "Ready"
 #define COND_SUSPENDED     "Suspended"
 #define COND_PAUSED        "Paused"
@@ -92,7 +92,7 @@
 #define COND_FINISHED      "Finished"
 #define COND_PROGRESSING   "Progressing"
 
-/* ---- reasons of Sandbox conditions --------------------------------------------------------------- */
+/* ---- reasons of Sandbox conditions ---- */
 #define R_DEPS_READY       "DependenciesReady"
 #define R_DEPS_NOT_READY   "DependenciesNotReady"
 #define R_SUSPENDED        "SandboxSuspended"
@@ -120,7 +120,7 @@
 #define R_PAUSE_FAILED    "PauseFailed"
 #define R_RESUME_FAILED   "ResumeFailed"
 
-/* ---- reasons of SandboxClaim conditions ---------------------------------------------------------- */
+/* ---- reasons of SandboxClaim conditions ---- */
 #define R_POOL_NOT_FOUND     "WarmPoolNotFound"
 #define R_TEMPLATE_NOT_FOUND "TemplateNotFound"
 #define R_SANDBOX_MISSING    "SandboxMissing"
@@ -132,14 +132,14 @@
 #define R_ENV_REJECTED       "EnvVarsInjectionRejected"
 #define R_VCT_ERROR          "VolumeClaimTemplatesError"
 
-/* ---- reasons of SandboxWarmPool conditions and events -------------------------------------------- */
+/* ---- reasons of SandboxWarmPool conditions and events ---- */
 #define R_POOL_READY           "AllMembersReady"
 #define R_POOL_FILLING         "MembersNotReady"
 #define R_POOL_PROGRESSING     "WarmPoolProgressing"
 #define R_POOL_NOT_PROGRESSING "WarmPoolNotProgressing"
 #define R_POOL_TEMPLATE_ERROR  "SandboxTemplateError"
 
-/* ---- event reasons ------------------------------------------------------------------------------- */
+/* ---- event reasons ---- */
 #define EV_ADOPTED     "SandboxAdopted"
 #define EV_PROVISIONED "SandboxProvisioned"
 #define EV_READY       "SandboxReady"
@@ -149,7 +149,7 @@
 #define EV_SUSPENDED   "SandboxSuspended"
 #define EV_EXPIRED     "SandboxExpired"
 
-/* ---- values -------------------------------------------------------------------------------------- */
+/* ---- values ---- */
 #define LAUNCH_WARM     "warm"
 #define LAUNCH_COLD     "cold"
 #define CREATED_BY_US   "controller"

@@ -91,7 +91,7 @@ const struct step *plan_find(const struct plan *p, enum step_kind kind)
     return NULL;
 }
 
-/* ---- conditions ---------------------------------------------------------------------------------- */
+/* ---- conditions ---- */
 
 void conds_init(struct conds *c, const json_t *status, int64_t generation, int64_t now_ms)
 {

@@ -29,7 +29,7 @@ bool claim_takes_member(const struct claim *c)
     return json_array_size(c->env) == 0 && json_array_size(c->volume_claims) == 0;
 }
 
-/* ---- expiry -------------------------------------------------------------------------------------------- */
+/* ---- expiry ---- */
 
 static int64_t expiry_ms(const struct claim *c, const struct sandbox *s)
 {
@@ -193,8 +193,7 @@ static bool plan_unbound(const struct claim *c, const struct claim_world *w, str
     return f->reason != NULL;
 }
 
-/* ---- status
- * --------------------------------------------------------------------------------------------------- */
+/* ---- status ---- */
 
 static void set_ready(struct conds *k, const struct claim_world *w, const struct claim_facts *f)
 {
@@ -261,8 +260,7 @@ static void plan_status(const struct claim *c, const struct claim_world *w, cons
     }
 }
 
-/* ---- the plan
- * --------------------------------------------------------------------------------------------------- */
+/* ---- the plan ---- */
 
 static bool metadata_is_wrong(const struct claim *c, const struct claim_world *w, struct claim_facts *f)
 {

@@ -80,8 +80,7 @@ json_t *front_spec(enum front_kind kind, const json_t *front, const struct front
     return spec;
 }
 
-/* ---- the field of two masters
- * ------------------------------------------------------------------------------- */
+/* ---- the field of two masters ---- */
 
 static json_t *shared_value(const struct front_type *t, const json_t *object)
 {
@@ -128,8 +127,7 @@ static void plan_shared(const struct front_type *t, const json_t *front, const s
     json_decref(last);
 }
 
-/* ---- the core object
- * ------------------------------------------------------------------------------------------ */
+/* ---- the core object ---- */
 
 static void plan_create(const struct front_type *t, const json_t *front, json_t *spec, struct plan *plan)
 {
@@ -202,8 +200,7 @@ static void plan_update(const struct front_type *t, const json_t *front, const s
     json_decref(annotations);
 }
 
-/* ---- status
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- status ---- */
 
 static void plan_trouble(const json_t *front, const struct front_world *w, const char *reason,
                          const char *text, struct plan *plan)
@@ -252,8 +249,7 @@ static bool is_settled(const json_t *core)
     return true;
 }
 
-/* ---- the plan
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- the plan ---- */
 
 static void plan_pool_of_claim(const struct front_world *w, struct plan *plan)
 {

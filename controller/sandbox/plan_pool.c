@@ -12,8 +12,7 @@
 #include "controller/sandbox/hash.h"
 #include "controller/sandbox/names.h"
 
-/* ---- a new member
- * ------------------------------------------------------------------------------------------ */
+/* ---- a new member ---- */
 
 json_t *member_body(const struct pool *p, const struct template *t, uint32_t template_hash, const char *name)
 {
@@ -53,11 +52,10 @@ static void member_name(const struct pool *p, uint64_t r, char out[64])
     (void)snprintf(out, 64, "%.57s-%s", p->meta.name, tail);
 }
 
-/* ---- which go
- * ------------------------------------------------------------------------------------------------ */
+/* ---- which go ---- */
 
 struct tally {
-    int64_t active, ready, paused, starting, fresh_ready, stuck;
+    int64_t active, ready, paused, starting, stuck, faulty;
 };
 
 static bool is_active(const struct member *m)
@@ -65,10 +63,18 @@ static bool is_active(const struct member *m)
     return !m->d->deleting && !m->reserved;
 }
 
+/* One that finds no node, or that the API server refuses, would only be made again as it is; it goes when
+ * the template has changed. */
+static bool is_stuck(const struct member *m)
+{
+    return !m->d->ready && (m->d->unschedulable || m->d->faulty);
+}
+
 static bool is_dead(const struct member *m, const struct pool_world *w)
 {
-    return m->d->finished || (!m->d->ready && !m->d->unschedulable && m->d->unready_ms &&
-                              w->now_ms - m->d->unready_ms >= w->grace_ms);
+    if (m->d->finished || is_stuck(m))
+        return m->d->finished || m->stale;
+    return !m->d->ready && m->d->unready_ms && w->now_ms - m->d->unready_ms >= w->grace_ms;
 }
 
 static void drop(struct plan *plan, struct member *m)
@@ -106,8 +112,8 @@ static struct tally count(const struct pool_world *w)
         t.active++;
         t.ready += m->d->ready;
         t.paused += m->d->paused;
-        t.starting += !m->d->ready && !m->d->unschedulable;
-        t.fresh_ready += m->d->ready && !m->stale;
+        t.starting += !m->d->ready && !is_stuck(m);
+        t.faulty += !m->d->ready && m->d->faulty;
         t.stuck += !m->d->ready && m->d->unschedulable && w->now_ms - m->d->unready_ms >= w->grace_ms;
     }
     return t;
@@ -166,15 +172,15 @@ static void plan_recheck(const struct pool_world *w, const struct tally *t, stru
 {
     for (size_t i = 0; i < w->n; i++) {
         const struct sandbox_digest *d = w->members[i].d;
-        if (is_active(&w->members[i]) && !d->ready && !d->unschedulable && d->unready_ms)
-            plan_again(plan, d->unready_ms + w->grace_ms - w->now_ms + 1000);
+        int64_t left = d->unready_ms + w->grace_ms - w->now_ms;
+        if (is_active(&w->members[i]) && !d->ready && !d->faulty && d->unready_ms && left > -1000)
+            plan_again(plan, left + 1000);
     }
     if (t->stuck > 0)
         plan_again(plan, UNSCHEDULABLE_RECHECK_MS);
 }
 
-/* ---- status
- * ------------------------------------------------------------------------------------------------- */
+/* ---- status ---- */
 
 static void set_conditions(struct conds *c, const struct pool *p, const struct pool_world *w,
                            const struct tally *t)
@@ -184,6 +190,9 @@ static void set_conditions(struct conds *c, const struct pool *p, const struct p
                   p->template);
     else if (w->fault)
         conds_set(c, COND_PROGRESSING, "False", R_POOL_NOT_PROGRESSING, "Error seen: %s", w->fault);
+    else if (t->faulty > 0)
+        conds_set(c, COND_PROGRESSING, "False", R_POOL_NOT_PROGRESSING,
+                  "The API server refuses something of the members; their Ready conditions say what");
     else if (t->stuck > 0)
         conds_set(c, COND_PROGRESSING, "False", R_POOL_NOT_PROGRESSING,
                   "Members find no node that has room for them; they are kept until one does");
@@ -258,8 +267,7 @@ void pool_plan(const struct pool *p, const struct pool_world *w, struct plan *pl
     plan_status(p, w, &t, plan, ret_deferred);
 }
 
-/* ---- which one a claim gets
- * ------------------------------------------------------------------------------------ */
+/* ---- which one a claim gets ---- */
 
 static bool may_be_taken(const struct member *m, uint32_t template_hash, bool recreate)
 {
@@ -300,7 +308,7 @@ int pool_pick(const struct member *members, size_t n, uint32_t template_hash, bo
         if (!may_be_taken(m, template_hash, recreate))
             continue;
         if (!m->d->ready || !m->d->has_ips) {
-            *ret_soon += !m->d->unschedulable;
+            *ret_soon += !is_stuck(m);
             continue;
         }
         while (k < seen && nodes[k].node != m->d->node && k < NODES_SEEN_MAX - 1)

@@ -15,6 +15,7 @@ struct sandbox_digest {
     bool ready;                                  /* Ready, or waiting paused */
     bool paused;
     bool has_ips, deleting, finished, unschedulable;
+    bool faulty; /* the API server refuses something of it */
     char owner_uid[40];
 };
 

@@ -53,7 +53,7 @@ static bool is_taken(const struct sandbox_world *w, const char *resource, const 
     return true;
 }
 
-/* ---- PersistentVolumeClaims ----------------------------------------------------------------------- */
+/* ---- PersistentVolumeClaims ---- */
 
 static void plan_claim(const struct sandbox *s, const struct sandbox_world *w, size_t i,
                        struct sandbox_facts *f, struct plan *plan)
@@ -83,7 +83,7 @@ static void plan_claim(const struct sandbox *s, const struct sandbox_world *w, s
             m.owner ? "choose another sandbox name" : "label it " LABEL_ADOPTABLE "=true");
 }
 
-/* ---- Pod ---------------------------------------------------------------------------------------------- */
+/* ---- Pod ---- */
 
 static void plan_pod_gone(const struct sandbox_facts *f, struct plan *plan)
 {
@@ -154,7 +154,7 @@ static void plan_pod_name(const struct sandbox *s, const struct sandbox_world *w
                        want ? json_string(want) : json_null()));
 }
 
-/* ---- Service ------------------------------------------------------------------------------------------- */
+/* ---- Service ---- */
 
 static void plan_service_kept(const struct sandbox *s, const struct sandbox_world *w, struct sandbox_facts *f,
                               struct plan *plan)
@@ -197,8 +197,7 @@ static void plan_service(const struct sandbox *s, const struct sandbox_world *w,
                     : "make it headless and label it " LABEL_ADOPTABLE "=true");
 }
 
-/* ---- expiry ----------------------------------------------------------------------------------------------
- */
+/* ---- expiry ---- */
 
 static void plan_expired(const struct sandbox *s, const struct sandbox_world *w, struct plan *plan)
 {
@@ -230,8 +229,7 @@ static void plan_expired(const struct sandbox *s, const struct sandbox_world *w,
     }
 }
 
-/* ---- status
- * ------------------------------------------------------------------------------------------------ */
+/* ---- status ---- */
 
 static int64_t annotated_ms(const struct pod *pod, const char *key)
 {
@@ -334,8 +332,7 @@ static void plan_status(const struct sandbox *s, const struct sandbox_world *w, 
     json_decref(keep);
 }
 
-/* ---- the plan
- * ------------------------------------------------------------------------------------------------ */
+/* ---- the plan ---- */
 
 /* How `paused` is to be done on this sandbox. */
 static void decide_pause(const struct sandbox *s, const struct sandbox_world *w, struct sandbox_facts *f)

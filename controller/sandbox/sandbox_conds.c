@@ -61,7 +61,7 @@ static void pod_detail(const struct pod *pod, bool node_lost, char *out, size_t 
     (void)snprintf(out, size, "%s%s", text[0] ? ": " : "", text);
 }
 
-/* ---- Ready ------------------------------------------------------------------------------------------- */
+/* ---- Ready ---- */
 
 /*
  * A readiness probe cannot be answered by stopped processes, so the kubelet reports the Pod as not
@@ -148,7 +148,7 @@ static void set_ready(struct conds *c, const struct sandbox *s, const struct san
         set_ready_of_pod(c, s, w, f);
 }
 
-/* ---- Suspended ----------------------------------------------------------------------------------------- */
+/* ---- Suspended ---- */
 
 static void set_suspended(struct conds *c, const struct sandbox_facts *f)
 {
@@ -260,8 +260,7 @@ static void set_resumed(struct conds *c, const struct sandbox_facts *f)
     json_decref((json_t *)(uintptr_t)status);
 }
 
-/* ---- the rest
- * ---------------------------------------------------------------------------------------------- */
+/* ---- the rest ---- */
 
 static void set_scheduled(struct conds *c, const struct pod *pod)
 {

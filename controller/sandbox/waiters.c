@@ -55,8 +55,7 @@ bool unreserve_all_of(struct sandboxes *x, const char *claim_uid, const char *bu
     return any;
 }
 
-/* ---- waiting claims
- * ---------------------------------------------------------------------------------------- */
+/* ---- waiting claims ---- */
 
 struct waiter {
     struct list node;

@@ -6,8 +6,7 @@
 #include "controller/sandbox/model.h"
 #include "controller/sandbox/names.h"
 
-/* ---- small helpers ---------------------------------------------------------------------------------------
- */
+/* ---- small helpers ---- */
 
 static const struct object *either(const struct change *c)
 {
@@ -41,8 +40,7 @@ static int64_t generation(const struct object *o)
     return o ? obj_int(object_json(o), "metadata.generation", 0) : -1;
 }
 
-/* ---- children of a Sandbox
- * --------------------------------------------------------------------------------- */
+/* ---- children of a Sandbox ---- */
 
 static void on_pod(struct controller *c, const struct change *ch, void *data)
 {
@@ -92,8 +90,7 @@ static void on_runtime_class(struct controller *c, const struct change *ch, void
         controller_add(x->sandbox, object_ns(o), object_name(o));
 }
 
-/* ---- a Sandbox, for its claim, its pool and its front
- * -------------------------------------------------------- */
+/* ---- a Sandbox, for its claim, its pool and its front ---- */
 
 /* The pool by the name in its owner reference, before and after. */
 static void for_pool(struct sandboxes *x, const struct change *ch)
@@ -133,8 +130,7 @@ static void on_sandbox(struct controller *c, const struct change *ch, void *data
         add_owner(x->front[FRONT_SANDBOX], either(ch), "Sandbox");
 }
 
-/* ---- pools and templates
- * ---------------------------------------------------------------------------------------- */
+/* ---- pools and templates ---- */
 
 /* Claims that still look for a sandbox; bound ones do not care. */
 static void add_unbound_claims(struct sandboxes *x, const char *ns, const char *pool)
@@ -211,9 +207,7 @@ static void on_policy(struct controller *c, const struct change *ch, void *data)
     controller_add(x->template, object_ns(either(ch)), template);
 }
 
-/* ---- fronts
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- fronts ---- */
 
 static void on_core(struct controller *c, const struct change *ch, void *data)
 {

@@ -416,6 +416,21 @@ def broken_members_are_replaced(n):
 
 
 @case
+def a_pool_of_a_template_that_cannot_work_says_so_and_recovers(n):
+    n.make("template", "t", {"podTemplate": {"spec": pod_spec(runtimeClassName="nothing")}})
+    n.make("pool", "p", {"sandboxTemplateRef": {"name": "t"}, "replicas": 2})
+    n.wait("pool", "p", "Progressing", "False/WarmPoolNotProgressing")
+    claim(n, "c")
+    c = n.wait("claim", "c", "Ready", "False/ReconcilerError")
+    check("nothing" in c["message"], c)
+    time.sleep(1)
+    check(len(members(n)) == 2, len(members(n)))
+    n.patch("template", "t", {"spec": {"podTemplate": {"spec": {"runtimeClassName": None}}}})
+    until(lambda: n.get("pool", "p")["status"]["readyReplicas"] == 2, 15)
+    n.wait("pool", "p", "Progressing", "True")
+
+
+@case
 def a_planted_sandbox_is_no_member(n):
     pool(n, "p", 1)
     label = members(n)[0]["metadata"]["labels"]["agents.x-k8s.io/warm-pool-sandbox"]

@@ -14,8 +14,8 @@
     "b'}},'spec':{'containers':[{'name':'c'}]}}}}"
 
 /* One letter a member: R ready, P paused, S starting, O starting for too long, U unschedulable for long, F
- * finished, D going, X taken by a claim just now; lower case: of an older template. Older members stand
- * first. */
+ * finished, D going, E refused by the API server, X taken by a claim just now; lower case: of an older
+ * template. Older members stand first. */
 struct one {
     const char *what, *pool, *members, *plan;
     int64_t starts_max;
@@ -43,6 +43,10 @@ static const struct one cases[] = {
     {"one that finds no node is kept", POOL(",'replicas':2", "{}"), "RU",
      "poolstatus !WarmPoolNotProgressing", .progress = "False/WarmPoolNotProgressing",
      .ready = "False/MembersNotReady"},
+    {"one that the API server refuses is kept, and that is said", POOL(",'replicas':2", "{}"), "RE",
+     "poolstatus !WarmPoolNotProgressing", .progress = "False/WarmPoolNotProgressing"},
+    {"until the template has changed", POOL(",'replicas':2", "{}"), "Re",
+     "sandbox- sandbox+ poolstatus !WarmPoolNotProgressing", .starts_max = 100},
     {"older members stay until claimed", POOL(",'replicas':3", "{}"), "rrr", "", .deferred = true},
     {"or are replaced, a quarter at a time", POOL(",'replicas':4,'updateStrategy':{'type':'Recreate'}", "{}"),
      "rrrr", "sandbox- sandbox+", .deferred = true},
@@ -73,6 +77,7 @@ static struct sandbox_digest digest_of(char letter, size_t i)
     d.deleting = kind == 'D';
     d.finished = kind == 'F';
     d.unschedulable = kind == 'U';
+    d.faulty = kind == 'E';
     d.unready_ms = d.ready ? 0 : kind == 'S' ? NOW_MS - 1000 : NOW_MS - 400000;
     return d;
 }
@@ -293,8 +298,7 @@ static void new_members_have_names_of_their_own(void **state)
     json_decref(tree);
 }
 
-/* ---- templates
- * ---------------------------------------------------------------------------------------------- */
+/* ---- templates ---- */
 
 #define TPL(spec)                                                                                            \
     "{'metadata':{'name':'t','namespace':'n','uid':'t1','labels':{'agents.x-k8s.io/"                         \
