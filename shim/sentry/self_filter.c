@@ -51,7 +51,7 @@ static const struct rule self[] = {
     PLAIN(sendmsg), PLAIN(recvmsg), PLAIN(munmap), PLAIN(brk), PLAIN(exit), PLAIN(exit_group),
     PLAIN(rt_sigreturn), PLAIN(set_robust_list), PLAIN(rseq), PLAIN(gettid), PLAIN(sched_getaffinity), PLAIN(sysinfo),
     PLAIN(clock_gettime), PLAIN(timer_settime), PLAIN(timer_delete), PLAIN(restart_syscall),
-    PLAIN(getsockname), PLAIN(getrandom),
+    PLAIN(getrandom),
     ONLY(accept4, accept), ONLY(mremap, mremap),
     ONLY(ioctl, ioctl), ONLY(socket, socket), ONLY(getsockopt, getsockopt), ONLY(futex, futex), ONLY(fcntl, fcntl),
     ONLY(mmap, mmap), ONLY(mprotect, mprotect), ONLY(madvise, madvise), ONLY(clone, clone), ONLY(timer_create, timer),
