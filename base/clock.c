@@ -40,6 +40,7 @@ void clock_format(const struct timespec *t, char *out)
     long mday = of_year - (153 * march_month + 2) / 5 + 1;
     long month = march_month < 10 ? march_month + 3 : march_month - 9;
 
-    (void)snprintf(out, CLOCK_TEXT_MAX, "%04ld-%02ld-%02ldT%02ld:%02ld:%02ld.%09ldZ", year + era * 400 + (month <= 2), month,
-                   mday, second / 3600, second / 60 % 60, second % 60, t->tv_nsec);
+    (void)snprintf(out, CLOCK_TEXT_MAX, "%04ld-%02ld-%02ldT%02ld:%02ld:%02ld.%09ldZ",
+                   year + era * 400 + (month <= 2), month, mday, second / 3600, second / 60 % 60, second % 60,
+                   t->tv_nsec);
 }

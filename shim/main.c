@@ -16,9 +16,11 @@ static const struct {
 
 static int usage(FILE *to, int status)
 {
-    (void)fputs("usage: containerd-shim-glovebox-v1 -namespace NS -id ID -address SOCKET [-bundle DIR] [-debug] start|delete\n"
+    (void)fputs("usage: containerd-shim-glovebox-v1 -namespace NS -id ID -address SOCKET [-bundle DIR] "
+                "[-debug] start|delete\n"
                 "       containerd-shim-glovebox-v1 -info | -version\n"
-                "containerd calls this program for runtime type " GLOVEBOX_NAME "; start runs in the bundle.\n",
+                "containerd calls this program for runtime type " GLOVEBOX_NAME
+                "; start runs in the bundle.\n",
                 to);
     return status;
 }

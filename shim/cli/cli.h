@@ -6,7 +6,7 @@
  */
 #include "shim/cli/flags.h"
 
-#define GLOVEBOX_NAME "io.containerd.glovebox.v1"
+#define GLOVEBOX_NAME    "io.containerd.glovebox.v1"
 #define GLOVEBOX_VERSION "0.1.0"
 
 int cli_start(const struct cli_flags *f); /* also the daemon's main: then it returns when the daemon ends */

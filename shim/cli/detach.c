@@ -100,7 +100,8 @@ static int become_daemon(struct detach *d, pid_t containerd, int *status, struct
 {
     sigset_t held;
 
-    /* A request to end that comes before the daemon's loop can take it waits for it, or the socket would stay. */
+    /* A request to end that comes before the daemon's loop can take it waits for it, or the socket would
+     * stay. */
     sigemptyset(&held);
     sigaddset(&held, SIGTERM);
     sigaddset(&held, SIGINT);

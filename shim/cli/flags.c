@@ -9,8 +9,14 @@
 
 #define NAME_LEN_MAX 76
 
-#define TEXT(flag, field) {flag, false, offsetof(struct cli_flags, field)}
-#define BOOL(flag, field) {flag, true, offsetof(struct cli_flags, field)}
+#define TEXT(flag, field)                                                                                    \
+    {                                                                                                        \
+        flag, false, offsetof(struct cli_flags, field)                                                       \
+    }
+#define BOOL(flag, field)                                                                                    \
+    {                                                                                                        \
+        flag, true, offsetof(struct cli_flags, field)                                                        \
+    }
 static const struct flag {
     const char *name;
     bool is_bool;
@@ -93,7 +99,12 @@ static int parse_one(int argc, char **argv, int *i, struct cli_flags *f, struct 
 
 int cli_flags_parse(int argc, char **argv, struct cli_flags *ret, struct err *e)
 {
-    struct cli_flags f = {.ns = "", .id = "", .address = "", .publish_binary = "", .bundle = "", .socket = "",
+    struct cli_flags f = {.ns = "",
+                          .id = "",
+                          .address = "",
+                          .publish_binary = "",
+                          .bundle = "",
+                          .socket = "",
                           .debug_socket = ""};
     int r = 0;
     int i = 1;
@@ -119,10 +130,12 @@ int cli_check_name(const char *flag, const char *value, struct err *e)
     for (size_t i = 0; i < n; i++) {
         bool word = isascii((unsigned char)value[i]) && isalnum((unsigned char)value[i]);
         if (!word && (separator || !strchr("._-", value[i])))
-            return err_set(e, -EINVAL, "-%s \"%s\" is not a name of letters, digits and single . _ -", flag, value);
+            return err_set(e, -EINVAL, "-%s \"%s\" is not a name of letters, digits and single . _ -", flag,
+                           value);
         separator = !word;
     }
     if (separator)
-        return err_set(e, -EINVAL, "-%s \"%s\" is not a name of letters, digits and single . _ -", flag, value);
+        return err_set(e, -EINVAL, "-%s \"%s\" is not a name of letters, digits and single . _ -", flag,
+                       value);
     return 0;
 }

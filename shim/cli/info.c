@@ -20,17 +20,51 @@
 
 static const char features_type[] = "types.containerd.io/opencontainers/runtime-spec/1/features/Features";
 
-static const char *const hooks[] = {"prestart", "createRuntime", "createContainer", "startContainer", "poststart",
-                                    "poststop"};
+static const char *const hooks[] = {"prestart",       "createRuntime", "createContainer",
+                                    "startContainer", "poststart",     "poststop"};
 static const char *const namespaces[] = {"cgroup", "ipc", "mount", "network", "pid", "user", "uts"};
 static const char *const capabilities[] = {
-    "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_DAC_READ_SEARCH", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID",
-    "CAP_SETUID", "CAP_SETPCAP", "CAP_LINUX_IMMUTABLE", "CAP_NET_BIND_SERVICE", "CAP_NET_BROADCAST",
-    "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_IPC_LOCK", "CAP_IPC_OWNER", "CAP_SYS_MODULE", "CAP_SYS_RAWIO",
-    "CAP_SYS_CHROOT", "CAP_SYS_PTRACE", "CAP_SYS_PACCT", "CAP_SYS_ADMIN", "CAP_SYS_BOOT", "CAP_SYS_NICE",
-    "CAP_SYS_RESOURCE", "CAP_SYS_TIME", "CAP_SYS_TTY_CONFIG", "CAP_MKNOD", "CAP_LEASE", "CAP_AUDIT_WRITE",
-    "CAP_AUDIT_CONTROL", "CAP_SETFCAP", "CAP_MAC_OVERRIDE", "CAP_MAC_ADMIN", "CAP_SYSLOG", "CAP_WAKE_ALARM",
-    "CAP_BLOCK_SUSPEND", "CAP_AUDIT_READ", "CAP_PERFMON", "CAP_BPF", "CAP_CHECKPOINT_RESTORE",
+    "CAP_CHOWN",
+    "CAP_DAC_OVERRIDE",
+    "CAP_DAC_READ_SEARCH",
+    "CAP_FOWNER",
+    "CAP_FSETID",
+    "CAP_KILL",
+    "CAP_SETGID",
+    "CAP_SETUID",
+    "CAP_SETPCAP",
+    "CAP_LINUX_IMMUTABLE",
+    "CAP_NET_BIND_SERVICE",
+    "CAP_NET_BROADCAST",
+    "CAP_NET_ADMIN",
+    "CAP_NET_RAW",
+    "CAP_IPC_LOCK",
+    "CAP_IPC_OWNER",
+    "CAP_SYS_MODULE",
+    "CAP_SYS_RAWIO",
+    "CAP_SYS_CHROOT",
+    "CAP_SYS_PTRACE",
+    "CAP_SYS_PACCT",
+    "CAP_SYS_ADMIN",
+    "CAP_SYS_BOOT",
+    "CAP_SYS_NICE",
+    "CAP_SYS_RESOURCE",
+    "CAP_SYS_TIME",
+    "CAP_SYS_TTY_CONFIG",
+    "CAP_MKNOD",
+    "CAP_LEASE",
+    "CAP_AUDIT_WRITE",
+    "CAP_AUDIT_CONTROL",
+    "CAP_SETFCAP",
+    "CAP_MAC_OVERRIDE",
+    "CAP_MAC_ADMIN",
+    "CAP_SYSLOG",
+    "CAP_WAKE_ALARM",
+    "CAP_BLOCK_SUSPEND",
+    "CAP_AUDIT_READ",
+    "CAP_PERFMON",
+    "CAP_BPF",
+    "CAP_CHECKPOINT_RESTORE",
 };
 
 static json_t *strings(const char *const *items, size_t n)
@@ -59,21 +93,23 @@ static json_t *enabled(bool on)
 /* seccomp: the interposer's own filter applies instead of linux.seccomp of a pod, and is narrower. */
 static char *features(void)
 {
-    json_t *linux_part = json_pack(
-        "{s:o, s:o, s:{s:b, s:b, s:b, s:b}, s:o, s:o, s:o, s:o, s:{s:o}, s:o}", "namespaces",
-        strings(namespaces, ARRAY_LEN(namespaces)), "capabilities", strings(capabilities, ARRAY_LEN(capabilities)),
-        "cgroup", "v1", 1, "v2", 1, "systemd", 1, "rdma", 0, "seccomp", enabled(true), "apparmor", enabled(true),
-        "selinux", enabled(true), "intelRdt", enabled(false), "mountExtensions", "idmap", enabled(true),
-        "netDevices", enabled(false));
-    json_t *all = json_pack("{s:s, s:s, s:o, s:o, s:o}", "ociVersionMin", "1.0.0", "ociVersionMax", "1.3.0", "hooks",
-                            strings(hooks, ARRAY_LEN(hooks)), "mountOptions", mount_options(), "linux", linux_part);
+    json_t *linux_part = json_pack("{s:o, s:o, s:{s:b, s:b, s:b, s:b}, s:o, s:o, s:o, s:o, s:{s:o}, s:o}",
+                                   "namespaces", strings(namespaces, ARRAY_LEN(namespaces)), "capabilities",
+                                   strings(capabilities, ARRAY_LEN(capabilities)), "cgroup", "v1", 1, "v2", 1,
+                                   "systemd", 1, "rdma", 0, "seccomp", enabled(true), "apparmor",
+                                   enabled(true), "selinux", enabled(true), "intelRdt", enabled(false),
+                                   "mountExtensions", "idmap", enabled(true), "netDevices", enabled(false));
+    json_t *all =
+        json_pack("{s:s, s:s, s:o, s:o, s:o}", "ociVersionMin", "1.0.0", "ociVersionMax", "1.3.0", "hooks",
+                  strings(hooks, ARRAY_LEN(hooks)), "mountOptions", mount_options(), "linux", linux_part);
     char *text = json_dumps(all, JSON_COMPACT);
 
     json_decref(all);
     return text;
 }
 
-static void set_annotation(Containerd__Types__RuntimeInfo__AnnotationsEntry *entry, const char *key, char *value)
+static void set_annotation(Containerd__Types__RuntimeInfo__AnnotationsEntry *entry, const char *key,
+                           char *value)
 {
     containerd__types__runtime_info__annotations_entry__init(entry);
     entry->key = (char *)(uintptr_t)key;

@@ -20,7 +20,7 @@
 #endif
 #ifndef SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP
 #define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (1UL << 0)
-#define SECCOMP_IOCTL_NOTIF_SET_FLAGS SECCOMP_IOW(4, __u64)
+#define SECCOMP_IOCTL_NOTIF_SET_FLAGS      SECCOMP_IOW(4, __u64)
 #endif
 
 static bool has_required(void)
@@ -75,7 +75,8 @@ static const struct {
 } table[] = {
     {"the features a pod needs (no pod starts; see the error of its creation)", has_required},
     {"CLONE_INTO_CGROUP, 5.7 (containers join their cgroup more slowly)", has_clone_into_cgroup},
-    {"SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, 5.19 (signals may interrupt a brokered call)", has_wait_killable},
+    {"SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, 5.19 (signals may interrupt a brokered call)",
+     has_wait_killable},
     {"SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP, 6.6 (brokered calls take several times as long)", has_sync_wake_up},
 };
 

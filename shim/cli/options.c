@@ -53,8 +53,8 @@ static int take_params(const Params *p, struct start_options *o, struct err *e)
     return r;
 }
 
-int start_options_parse(const void *data, size_t len, const char *id, const char *ns, struct start_options *ret,
-                        struct err *e)
+int start_options_parse(const void *data, size_t len, const char *id, const char *ns,
+                        struct start_options *ret, struct err *e)
 {
     if (len == 0)
         return 0;

@@ -22,8 +22,8 @@ struct start_options {
  * id and the namespace of the command line.  Options of other runtimes are ignored: containerd sends
  * them to any shim.  <0: not readable; *ret then holds what could be read, which is enough to go on.
  */
-int start_options_parse(const void *data, size_t len, const char *id, const char *ns, struct start_options *ret,
-                        struct err *e);
+int start_options_parse(const void *data, size_t len, const char *id, const char *ns,
+                        struct start_options *ret, struct err *e);
 void start_options_done(struct start_options *o);
 static inline void start_options_done_scoped(struct start_options *o)
 {

@@ -1,5 +1,6 @@
 #pragma once
-/* The option shim_cgroup: the shim's own process joins a cgroup, in every mounted hierarchy, made if it is missing. */
+/* The option shim_cgroup: the shim's own process joins a cgroup, in every mounted hierarchy, made if it is
+ * missing. */
 #include "base/err.h"
 
 int shim_cgroup_enter(const char *path, struct err *e);

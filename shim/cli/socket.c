@@ -19,7 +19,7 @@
 #include "shim/ttrpc/client.h"
 
 #define PATH_BYTES_MAX 106 /* what the reference implementation accepts; sun_path has room for 107 */
-#define LOCK_WAIT_MS 3000
+#define LOCK_WAIT_MS   3000
 
 /* ---- the name ---- */
 

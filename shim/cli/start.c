@@ -28,7 +28,7 @@
 #define STDIN_MAX (10u << 20)
 
 #ifndef PR_SCHED_CORE
-#define PR_SCHED_CORE 62
+#define PR_SCHED_CORE        62
 #define PR_SCHED_CORE_CREATE 1
 #endif
 #define SCHED_CORE_PROCESS_GROUP 2
@@ -95,7 +95,8 @@ static int find_group(const char *id, char **ret, struct err *e)
         return r;
     const char *group = spec_group(spec);
     if (group && cli_check_name("id", group, NULL) < 0)
-        return err_set(e, -EINVAL, "config.json: the annotation that names the pod has \"%.100s\", which is no name",
+        return err_set(e, -EINVAL,
+                       "config.json: the annotation that names the pod has \"%.100s\", which is no name",
                        group);
     *ret = xstrdup(group ? group : id);
     return 0;

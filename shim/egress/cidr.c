@@ -72,7 +72,8 @@ void cidr_seal(struct cidr_set *s)
     s->groups = xcalloc(s->n, sizeof *s->groups);
     for (size_t i = 0; i < s->n; i++) {
         const struct cidr *c = &s->items[i];
-        if (s->n_groups == 0 || s->groups[s->n_groups - 1].family != c->ip.family || s->groups[s->n_groups - 1].prefix != c->prefix) {
+        if (s->n_groups == 0 || s->groups[s->n_groups - 1].family != c->ip.family ||
+            s->groups[s->n_groups - 1].prefix != c->prefix) {
             s->groups[s->n_groups].family = c->ip.family;
             s->groups[s->n_groups].prefix = c->prefix;
             s->groups[s->n_groups++].first = i;
@@ -81,7 +82,8 @@ void cidr_seal(struct cidr_set *s)
     }
 }
 
-bool cidr_each(const struct cidr_set *s, const struct ip *ip, bool (*fn)(void *data, const struct cidr *c), void *data)
+bool cidr_each(const struct cidr_set *s, const struct ip *ip, bool (*fn)(void *data, const struct cidr *c),
+               void *data)
 {
     for (size_t g = 0; g < s->n_groups; g++) {
         if (s->groups[g].family != ip->family)
@@ -95,7 +97,8 @@ bool cidr_each(const struct cidr_set *s, const struct ip *ip, bool (*fn)(void *d
             else
                 high = middle;
         }
-        for (; low < s->groups[g].end && memcmp(s->items[low].ip.bytes, key.bytes, sizeof key.bytes) == 0; low++)
+        for (; low < s->groups[g].end && memcmp(s->items[low].ip.bytes, key.bytes, sizeof key.bytes) == 0;
+             low++)
             if (fn(data, &s->items[low]))
                 return true;
     }

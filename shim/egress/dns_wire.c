@@ -6,15 +6,15 @@
 
 #include "base/macro.h"
 
-#define HEADER 12
-#define CLASS_IN 1
+#define HEADER     12
+#define CLASS_IN   1
 #define TYPE_CNAME 5
-#define TYPE_OPT 41
-#define QR 0x8000
-#define TC 0x0200
-#define RD 0x0100
-#define RA 0x0080
-#define OPCODE 0x7800
+#define TYPE_OPT   41
+#define QR         0x8000
+#define TC         0x0200
+#define RD         0x0100
+#define RA         0x0080
+#define OPCODE     0x7800
 
 static uint16_t get16(const uint8_t *p)
 {
@@ -69,10 +69,12 @@ int dns_question_parse(const uint8_t *msg, size_t len, struct dns_question *ret)
     ret->type = get16(end);
     ret->wire_len = wire;
     memcpy(ret->wire, msg + HEADER, wire);
-    ret->edns = get16(msg + 10) > 0 && len >= HEADER + wire + 4 + 11 && end[4] == 0 && get16(end + 5) == TYPE_OPT;
+    ret->edns =
+        get16(msg + 10) > 0 && len >= HEADER + wire + 4 + 11 && end[4] == 0 && get16(end + 5) == TYPE_OPT;
     if (get16(end + 2) != CLASS_IN)
         return DNS_REFUSED;
-    /* A dot or a NUL inside a label makes dotted text that would read as another name; canonical form rejects it. */
+    /* A dot or a NUL inside a label makes dotted text that would read as another name; canonical form rejects
+     * it. */
     for (size_t i = 0, label = 0; i < wire - 1; i += label + 1) {
         label = msg[HEADER + i];
         if (memchr(msg + HEADER + i + 1, '.', label) || memchr(msg + HEADER + i + 1, 0, label))
@@ -232,7 +234,8 @@ static int read_record(const uint8_t *msg, size_t len, size_t *at, struct record
 }
 
 /* The name that `name` is an alias of, 0 = none. One pass over the answer section. */
-static int find_alias(const uint8_t *msg, size_t len, size_t at, unsigned count, char name[NAME_MAX_BYTES], uint32_t *ttl)
+static int find_alias(const uint8_t *msg, size_t len, size_t at, unsigned count, char name[NAME_MAX_BYTES],
+                      uint32_t *ttl)
 {
     struct record rec;
     size_t end;
@@ -250,7 +253,8 @@ static int find_alias(const uint8_t *msg, size_t len, size_t at, unsigned count,
     return 0;
 }
 
-static int collect(const uint8_t *msg, size_t len, size_t at, unsigned count, const char *name, uint16_t type, struct dns_answer *ret)
+static int collect(const uint8_t *msg, size_t len, size_t at, unsigned count, const char *name, uint16_t type,
+                   struct dns_answer *ret)
 {
     size_t bytes = type == DNS_AAAA ? 16 : 4;
     struct record rec;
@@ -258,7 +262,8 @@ static int collect(const uint8_t *msg, size_t len, size_t at, unsigned count, co
     for (unsigned i = 0; i < count; i++) {
         if (read_record(msg, len, &at, &rec) < 0)
             return -EBADMSG;
-        if (rec.type != type || rec.class != CLASS_IN || !rec.has_name || strcmp(rec.name, name) != 0 || rec.data_len != bytes)
+        if (rec.type != type || rec.class != CLASS_IN || !rec.has_name || strcmp(rec.name, name) != 0 ||
+            rec.data_len != bytes)
             continue;
         if (ret->n == DNS_ADDRESSES_MAX)
             break;
@@ -270,16 +275,18 @@ static int collect(const uint8_t *msg, size_t len, size_t at, unsigned count, co
     return 0;
 }
 
-int dns_answer_parse(const uint8_t *msg, size_t len, const struct dns_question *q, uint16_t id, struct dns_answer *ret)
+int dns_answer_parse(const uint8_t *msg, size_t len, const struct dns_question *q, uint16_t id,
+                     struct dns_answer *ret)
 {
     char name[NAME_MAX_BYTES];
     size_t at;
 
     *ret = (struct dns_answer){.ttl = UINT32_MAX};
-    if (len < HEADER || get16(msg) != id || !(get16(msg + 2) & QR) || get16(msg + 2) & OPCODE || get16(msg + 4) != 1)
+    if (len < HEADER || get16(msg) != id || !(get16(msg + 2) & QR) || get16(msg + 2) & OPCODE ||
+        get16(msg + 4) != 1)
         return -EBADMSG;
-    if (read_name(msg, len, HEADER, name, &at) != 0 || at + 4 > len || strcmp(name, q->name) != 0 || get16(msg + at) != q->type ||
-        get16(msg + at + 2) != CLASS_IN)
+    if (read_name(msg, len, HEADER, name, &at) != 0 || at + 4 > len || strcmp(name, q->name) != 0 ||
+        get16(msg + at) != q->type || get16(msg + at + 2) != CLASS_IN)
         return -EBADMSG;
     at += 4;
     ret->rcode = get16(msg + 2) & 0xf;

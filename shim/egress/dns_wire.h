@@ -11,9 +11,9 @@
 #include "shim/egress/grants.h"
 #include "shim/egress/name.h"
 
-#define DNS_MESSAGE_MAX 1232 /* UDP, both ways (DNS flag day 2020) */
+#define DNS_MESSAGE_MAX   1232 /* UDP, both ways (DNS flag day 2020) */
 #define DNS_ADDRESSES_MAX 16
-#define DNS_CNAMES_MAX 8
+#define DNS_CNAMES_MAX    8
 enum dns_type { DNS_A = 1, DNS_PTR = 12, DNS_AAAA = 28, DNS_SVCB = 64, DNS_HTTPS = 65 };
 enum dns_rcode { DNS_NOERROR, DNS_FORMERR, DNS_SERVFAIL, DNS_NXDOMAIN, DNS_NOTIMP, DNS_REFUSED };
 
@@ -37,4 +37,5 @@ int dns_question_parse(const uint8_t *msg, size_t len, struct dns_question *ret)
 size_t dns_query_build(const struct dns_question *q, uint16_t id, uint8_t *out, size_t size);
 size_t dns_reply_build(const struct dns_question *q, const struct dns_answer *a, uint8_t *out, size_t size);
 /* An upstream reply to a query built with this q and id.  -EBADMSG: not an answer to it. */
-int dns_answer_parse(const uint8_t *msg, size_t len, const struct dns_question *q, uint16_t id, struct dns_answer *ret);
+int dns_answer_parse(const uint8_t *msg, size_t len, const struct dns_question *q, uint16_t id,
+                     struct dns_answer *ret);

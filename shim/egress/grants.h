@@ -9,7 +9,7 @@
 
 #define GRANTS_MAX 65536
 
-struct ip { /* v4 in bytes 0-3, the rest zero */
+struct ip {         /* v4 in bytes 0-3, the rest zero */
     uint8_t family; /* AF_INET, AF_INET6 */
     uint8_t bytes[16];
 };

@@ -30,7 +30,9 @@ int name_canonical(const char *text, size_t len, char out[NAME_MAX_BYTES])
 
 int name_pattern_parse(const char *text, enum name_pattern *ret, char out[NAME_MAX_BYTES])
 {
-    enum name_pattern kind = strncmp(text, "**.", 3) == 0 ? NAME_ANY_DEPTH : strncmp(text, "*.", 2) == 0 ? NAME_ONE_LABEL : NAME_EXACT;
+    enum name_pattern kind = strncmp(text, "**.", 3) == 0  ? NAME_ANY_DEPTH
+                             : strncmp(text, "*.", 2) == 0 ? NAME_ONE_LABEL
+                                                           : NAME_EXACT;
     const char *rest = text + (kind == NAME_ANY_DEPTH ? 3 : kind == NAME_ONE_LABEL ? 2 : 0);
     int r = name_canonical(rest, strlen(rest), out);
 

@@ -7,8 +7,10 @@
 #include "base/macro.h"
 #include "shim/egress/policy_priv.h"
 
-static const char *const reason_names[] = {[EGRESS_LOOPBACK] = "loopback", [EGRESS_RULE] = "rule",         [EGRESS_DEFAULT] = "default", [EGRESS_HARD_DENY] = "hard_deny",
-                                           [EGRESS_PORT] = "port",         [EGRESS_NO_GRANT] = "no_grant", [EGRESS_LEASE] = "lease"};
+static const char *const reason_names[] = {
+    [EGRESS_LOOPBACK] = "loopback",   [EGRESS_RULE] = "rule", [EGRESS_DEFAULT] = "default",
+    [EGRESS_HARD_DENY] = "hard_deny", [EGRESS_PORT] = "port", [EGRESS_NO_GRANT] = "no_grant",
+    [EGRESS_LEASE] = "lease"};
 
 const char *egress_reason_name(enum egress_reason r)
 {
@@ -35,7 +37,8 @@ int64_t policy_lease_s(const struct policy *p)
     return p->lease_s;
 }
 
-/* The unspecified address means this host to connect(2), for both families (tcp_v4_connect, tcp_v6_connect). */
+/* The unspecified address means this host to connect(2), for both families (tcp_v4_connect, tcp_v6_connect).
+ */
 static bool is_own(const struct ip *ip)
 {
     static const uint8_t zero[16], one[16] = {[15] = 1};
@@ -119,13 +122,15 @@ static bool on_name(void *data, const char *name)
     return s->deny != NULL;
 }
 
-static struct egress_verdict verdict(bool allow, enum egress_reason reason, const struct rule *r, const char *name)
+static struct egress_verdict verdict(bool allow, enum egress_reason reason, const struct rule *r,
+                                     const char *name)
 {
-    return (struct egress_verdict){.allow = allow, .reason = reason, .rule = r ? r->name : NULL, .name = name};
+    return (struct egress_verdict){
+        .allow = allow, .reason = reason, .rule = r ? r->name : NULL, .name = name};
 }
 
-struct egress_verdict policy_judge(const struct policy *p, const struct grants *grants, const struct egress_flow *flow,
-                                   int64_t now_ms, bool expired)
+struct egress_verdict policy_judge(const struct policy *p, const struct grants *grants,
+                                   const struct egress_flow *flow, int64_t now_ms, bool expired)
 {
     struct search s = {.p = p, .flow = flow};
 

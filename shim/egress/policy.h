@@ -13,7 +13,7 @@
 #include "base/err.h"
 #include "shim/egress/grants.h"
 
-#define POLICY_TEXT_MAX (8u << 20)
+#define POLICY_TEXT_MAX  (8u << 20)
 #define POLICY_RULES_MAX 10000
 
 struct policy;
@@ -50,13 +50,14 @@ int policy_parse(const char *json, size_t len, struct policy **ret, struct err *
 void policy_free(struct policy *p);
 const char *policy_name(const struct policy *p);
 uint64_t policy_generation(const struct policy *p);
-bool policy_is_audit(const struct policy *p); /* decide and record, but let through */
+bool policy_is_audit(const struct policy *p);   /* decide and record, but let through */
 int64_t policy_lease_s(const struct policy *p); /* 0 = never expires */
 
 /* expired: the lease is over; running flows are the caller's business. grants may be NULL. */
-struct egress_verdict policy_judge(const struct policy *p, const struct grants *grants, const struct egress_flow *flow,
-                                   int64_t now_ms, bool expired);
-/* May this canonical name be resolved?  True when an Allow rule's hosts cover it, or the default allows and no Deny rule covers it. */
+struct egress_verdict policy_judge(const struct policy *p, const struct grants *grants,
+                                   const struct egress_flow *flow, int64_t now_ms, bool expired);
+/* May this canonical name be resolved?  True when an Allow rule's hosts cover it, or the default allows and
+ * no Deny rule covers it. */
 bool policy_resolves(const struct policy *p, const char *name, bool *ret_wildcard);
 /* May a lookup hand out this address (rebinding: not into the hard-deny ranges)? */
 bool policy_may_grant(const struct policy *p, const struct ip *ip);

@@ -45,7 +45,8 @@ void policy_free(struct policy *p)
 }
 
 /* A string out of a short list of words: its index; -1 absent; -EINVAL with a sentence. */
-static int word(const json_t *object, const char *key, const char *const *words, size_t n, const char *where, struct err *e)
+static int word(const json_t *object, const char *key, const char *const *words, size_t n, const char *where,
+                struct err *e)
 {
     const json_t *v = json_object_get(object, key);
 
@@ -54,15 +55,18 @@ static int word(const json_t *object, const char *key, const char *const *words,
     for (size_t i = 0; i < n; i++)
         if (json_is_string(v) && strcmp(json_string_value(v), words[i]) == 0)
             return (int)i;
-    return err_set(e, -EINVAL, "%s%s must be one of %s, %s%s%s", where, key, words[0], words[1], n > 2 ? ", " : "", n > 2 ? words[2] : "");
+    return err_set(e, -EINVAL, "%s%s must be one of %s, %s%s%s", where, key, words[0], words[1],
+                   n > 2 ? ", " : "", n > 2 ? words[2] : "");
 }
-#define WORD(object, key, where, e, ...)                                                                               \
-    word(object, key, (const char *const[]){__VA_ARGS__}, ARRAY_LEN(((const char *const[]){__VA_ARGS__})), where, e)
+#define WORD(object, key, where, e, ...)                                                                     \
+    word(object, key, (const char *const[]){__VA_ARGS__}, ARRAY_LEN(((const char *const[]){__VA_ARGS__})),   \
+         where, e)
 
 typedef int (*item_fn)(struct policy *p, uint32_t rule, const json_t *item, const char *where, struct err *e);
 
 /* Every item of an optional array. */
-static int each(struct policy *p, uint32_t rule, const json_t *object, const char *key, const char *where, item_fn fn, struct err *e)
+static int each(struct policy *p, uint32_t rule, const json_t *object, const char *key, const char *where,
+                item_fn fn, struct err *e)
 {
     const json_t *list = json_object_get(object, key);
     char at[160];
@@ -145,7 +149,8 @@ static int parse_ports(const json_t *item, struct port_range *ret)
     char *dash = strchr(text, '-');
     if (dash)
         *dash = '\0';
-    if (parse_u64(text, 65535, &low) < 0 || parse_u64(dash ? dash + 1 : text, 65535, &high) < 0 || low < 1 || high < low)
+    if (parse_u64(text, 65535, &low) < 0 || parse_u64(dash ? dash + 1 : text, 65535, &high) < 0 || low < 1 ||
+        high < low)
         return -EINVAL;
     *ret = (struct port_range){(uint16_t)low, (uint16_t)high};
     return 0;
@@ -191,14 +196,15 @@ static int add_rule(struct policy *p, uint32_t unused, const json_t *item, const
     if (r == 0)
         r = each(p, index, item, "ports", prefix, add_port, e);
     if (r == 0 && !rule->by_host && p->cidrs.n == before)
-        return err_set(e, -EINVAL, "%s must name hosts or cidrs; a rule without them would match nothing", where);
+        return err_set(e, -EINVAL, "%s must name hosts or cidrs; a rule without them would match nothing",
+                       where);
     return r;
 }
 
 /* Link-local, and where clouds keep metadata and host services: no rule of a policy opens these. */
 static const char *const always_denied[] = {
-    "169.254.0.0/16", "fe80::/10", "fd00:ec2::/32", "fd20:ce::254", "100.100.100.200", "168.63.129.16", "192.0.0.192",
-    "224.0.0.0/4",    "ff00::/8",  "255.255.255.255",
+    "169.254.0.0/16", "fe80::/10",   "fd00:ec2::/32", "fd20:ce::254", "100.100.100.200",
+    "168.63.129.16",  "192.0.0.192", "224.0.0.0/4",   "ff00::/8",     "255.255.255.255",
 };
 
 static int fill(struct policy *p, const json_t *root, struct err *e)

@@ -10,7 +10,7 @@ struct port_range {
 struct rule {
     char *name;
     bool deny;
-    unsigned protocols; /* FLOW_TCP | FLOW_UDP */
+    unsigned protocols;       /* FLOW_TCP | FLOW_UDP */
     struct port_range *ports; /* none = every port */
     size_t n_ports;
     bool by_host;
@@ -31,7 +31,7 @@ struct cidr_set { /* sorted by family, prefix, address */
     struct {
         uint8_t family, prefix;
         size_t first, end;
-    } *groups; /* one per (family, prefix) that occurs */
+    } * groups; /* one per (family, prefix) that occurs */
     size_t n_groups;
 };
 struct policy {
@@ -49,4 +49,5 @@ int cidr_parse(const char *text, struct cidr *ret);
 void cidr_add(struct cidr_set *s, struct cidr c);
 void cidr_seal(struct cidr_set *s); /* after the last add */
 /* Calls fn for every entry that holds ip, until it returns true. */
-bool cidr_each(const struct cidr_set *s, const struct ip *ip, bool (*fn)(void *data, const struct cidr *c), void *data);
+bool cidr_each(const struct cidr_set *s, const struct ip *ip, bool (*fn)(void *data, const struct cidr *c),
+               void *data);

@@ -10,8 +10,8 @@
 
 #include "shim/filter/filter.h"
 
-#define X32_FIRST 0x40000000U /* __X32_SYSCALL_BIT */
-#define X32_LAST 0x7fffffffU
+#define X32_FIRST      0x40000000U /* __X32_SYSCALL_BIT */
+#define X32_LAST       0x7fffffffU
 #define CASE_JUMPS_MAX (RULE_TESTS_MAX * 2)
 
 struct leaf { /* a run of numbers with the same fate */
@@ -48,7 +48,8 @@ static void put_return(struct writer *w, uint32_t action)
 
 static void put_jump(struct writer *w, unsigned op, uint32_t k, unsigned yes, unsigned no)
 {
-    put(w, (struct sock_filter)BPF_JUMP((unsigned short)(BPF_JMP | op | BPF_K), k, (unsigned char)yes, (unsigned char)no));
+    put(w, (struct sock_filter)BPF_JUMP((unsigned short)(BPF_JMP | op | BPF_K), k, (unsigned char)yes,
+                                        (unsigned char)no));
 }
 
 /* An unconditional jump, whose distance land() fills in: it has 32 bits, conditional ones have 8. */
@@ -197,12 +198,14 @@ static int write_program(struct writer *w, size_t *ret_n, struct err *e)
     put_search(w, leaves, 0, n_leaves);
 
     if (w->n > w->max)
-        return err_set(e, -E2BIG, "the system call filter needs %zu instructions, more than %zu", w->n, w->max);
+        return err_set(e, -E2BIG, "the system call filter needs %zu instructions, more than %zu", w->n,
+                       w->max);
     *ret_n = w->n;
     return 0;
 }
 
-int filter_build(const struct filter_options *o, struct sock_filter *out, size_t max, size_t *ret_n, struct err *e)
+int filter_build(const struct filter_options *o, struct sock_filter *out, size_t max, size_t *ret_n,
+                 struct err *e)
 {
     struct writer w = {
         .out = out,
@@ -214,9 +217,10 @@ int filter_build(const struct filter_options *o, struct sock_filter *out, size_t
     return write_program(&w, ret_n, e);
 }
 
-int filter_build_strict(const struct rule *rows, size_t n_rows, struct sock_filter *out, size_t max, size_t *ret_n,
-                        struct err *e)
+int filter_build_strict(const struct rule *rows, size_t n_rows, struct sock_filter *out, size_t max,
+                        size_t *ret_n, struct err *e)
 {
-    struct writer w = {.out = out, .max = MIN(max, (size_t)FILTER_MAX), .rows = rows, .n_rows = n_rows, .strict = true};
+    struct writer w = {
+        .out = out, .max = MIN(max, (size_t)FILTER_MAX), .rows = rows, .n_rows = n_rows, .strict = true};
     return write_program(&w, ret_n, e);
 }

@@ -31,17 +31,17 @@ enum {
 };
 
 enum rule_op {
-    TEST_NONE, /* unused slot */
-    TEST_BITS, /* no bit outside `value` is set */
-    TEST_IS,   /* equals `value` */
-    TEST_IN,   /* (register & mask) is one of list[] */
+    TEST_NONE,  /* unused slot */
+    TEST_BITS,  /* no bit outside `value` is set */
+    TEST_IS,    /* equals `value` */
+    TEST_IN,    /* (register & mask) is one of list[] */
     TEST_GIVEN, /* is not 0; for a row whose two answers are both harmless */
-    TEST_HAS,  /* a bit of `value` is set; chooses the errno of a DENY case, nothing else */
+    TEST_HAS,   /* a bit of `value` is set; chooses the errno of a DENY case, nothing else */
 };
 struct rule_test {
     uint8_t op, arg; /* enum rule_op; register 0-5 */
-    bool wide;       /* the kernel looks at all 64 bits; otherwise it truncates, so the upper half is ignored */
-    uint32_t mask;   /* TEST_IN */
+    bool wide;     /* the kernel looks at all 64 bits; otherwise it truncates, so the upper half is ignored */
+    uint32_t mask; /* TEST_IN */
     uint64_t value;
     const uint32_t *list;
     size_t n_list;
@@ -77,14 +77,16 @@ struct rule_verdict {
 struct rule_verdict rule_judge(long nr, const uint64_t args[6]);
 
 struct filter_options {
-    bool report_denials; /* debug: every refusal goes by way of the sentry, which records it and gives the same errno */
+    bool report_denials; /* debug: every refusal goes by way of the sentry, which records it and gives the
+                            same errno */
 };
 #define FILTER_MAX 4096
 /* Writes the program; *ret_n instructions. Foreign ABIs are killed first. */
-int filter_build(const struct filter_options *o, struct sock_filter *out, size_t max, size_t *ret_n, struct err *e);
+int filter_build(const struct filter_options *o, struct sock_filter *out, size_t max, size_t *ret_n,
+                 struct err *e);
 /*
  * For our own processes: rows of their own, indexed by number; what has no row, or matches no case of
  * a row whose errno is 0, kills the process.
  */
-int filter_build_strict(const struct rule *rows, size_t n_rows, struct sock_filter *out, size_t max, size_t *ret_n,
-                        struct err *e);
+int filter_build_strict(const struct rule *rows, size_t n_rows, struct sock_filter *out, size_t max,
+                        size_t *ret_n, struct err *e);

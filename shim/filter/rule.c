@@ -5,23 +5,24 @@
 
 #include "shim/filter/cases.h"
 
-#define MEM RULE_ARG_MEM
-#define FD RULE_ARG_FD
-#define REG RULE_ARG_REG
+#define MEM    RULE_ARG_MEM
+#define FD     RULE_ARG_FD
+#define REG    RULE_ARG_REG
 #define REPORT RULE_REPORT
 static const struct rule_case NONE_cases[0];
-#define ROW(nr, sys, h, err, fl, c, text)                                                          \
-    [nr] = {.name = #sys,                                                                          \
-            .how = RULE_##h,                                                                       \
-            .error = (err),                                                                        \
-            .flags = (fl),                                                                         \
-            .cases = c##_cases,                                                                    \
-            .n_cases = ARRAY_LEN(c##_cases),                                                       \
+#define ROW(nr, sys, h, err, fl, c, text)                                                                    \
+    [nr] = {.name = #sys,                                                                                    \
+            .how = RULE_##h,                                                                                 \
+            .error = (err),                                                                                  \
+            .flags = (fl),                                                                                   \
+            .cases = c##_cases,                                                                              \
+            .n_cases = ARRAY_LEN(c##_cases),                                                                 \
             .why = (text)},
 static const struct rule rules[] = {
 #include "shim/filter/rules.tbl"
 };
-static_assert(ARRAY_LEN(rules) == 472, "a number outside 0..471 got into the table, or one is missing at its end");
+static_assert(ARRAY_LEN(rules) == 472,
+              "a number outside 0..471 got into the table, or one is missing at its end");
 
 const struct rule *rule_for(long nr)
 {
@@ -90,6 +91,7 @@ struct rule_verdict rule_judge(long nr, const uint64_t args[6])
         return (struct rule_verdict){.how = r->how, .error = r->error, .report = report};
     for (size_t i = 0; i < r->n_cases; i++)
         if (case_holds(&r->cases[i], args))
-            return (struct rule_verdict){.how = r->cases[i].how, .error = r->cases[i].error, .report = report};
+            return (struct rule_verdict){
+                .how = r->cases[i].how, .error = r->cases[i].error, .report = report};
     return (struct rule_verdict){.how = RULE_DENY, .error = r->error, .report = report};
 }

@@ -137,8 +137,8 @@ static void become_pager(const struct hibernate *h, int control)
     pager_main(&h->params, control);
 }
 
-int hibernate_pause(struct loop *loop, const struct hibernate_params *params, const struct hibernate_events *events,
-                    struct hibernate **ret, struct err *e)
+int hibernate_pause(struct loop *loop, const struct hibernate_params *params,
+                    const struct hibernate_events *events, struct hibernate **ret, struct err *e)
 {
     int pair[2];
 
@@ -146,7 +146,8 @@ int hibernate_pause(struct loop *loop, const struct hibernate_params *params, co
         return err_sys(e, "socketpair");
 
     struct hibernate *h = xcalloc(1, sizeof *h);
-    *h = (struct hibernate){.params = *params, .events = *events, .loop = loop, .pid = -1, .pidfd = -1, .control = pair[0]};
+    *h = (struct hibernate){
+        .params = *params, .events = *events, .loop = loop, .pid = -1, .pidfd = -1, .control = pair[0]};
     h->cgroups = xmemdup(params->cgroups, params->n_cgroups * sizeof *h->cgroups);
     h->image_dir = xstrdup(params->image_dir);
     h->params.cgroups = h->cgroups;

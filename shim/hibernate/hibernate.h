@@ -21,7 +21,7 @@ struct hibernate;
 struct hibernate_params {
     struct cgroup *const *cgroups; /* all containers of the pod; must outlive the hibernate */
     size_t n_cgroups;
-    const char *image_dir;   /* e.g. /var/lib/glovebox/paused */
+    const char *image_dir;    /* e.g. /var/lib/glovebox/paused */
     int64_t stop_deadline_ms; /* 0 = 2000 */
 };
 struct hibernate_result {
@@ -30,11 +30,11 @@ struct hibernate_result {
     bool lazy; /* pages come back on demand; otherwise all of them before the thaw */
 };
 struct hibernate_events {
-    /* Optional, may come several times: every thread has been asked to stop.  Calls that the sentry holds for them must be
-     * answered now, so that the kernel restarts them after the thaw. */
+    /* Optional, may come several times: every thread has been asked to stop.  Calls that the sentry holds for
+     * them must be answered now, so that the kernel restarts them after the thaw. */
     void (*asked)(void *data);
-    /* The pause is over: r == 0 the cgroups are frozen and the memory is in the image; r < 0 nothing was moved out and nothing is
-     * frozen (e says why): the caller may freeze without giving the memory back. */
+    /* The pause is over: r == 0 the cgroups are frozen and the memory is in the image; r < 0 nothing was
+     * moved out and nothing is frozen (e says why): the caller may freeze without giving the memory back. */
     void (*paused)(void *data, int r, const struct hibernate_result *result, const struct err *e);
     void (*resumable)(void *data); /* after hibernate_resume(): thaw now */
     void (*finished)(void *data);  /* all memory is back; free the hibernate */
@@ -44,8 +44,8 @@ struct hibernate_events {
 };
 
 /* Forks the pager and returns at once. params and events are copied. */
-int hibernate_pause(struct loop *loop, const struct hibernate_params *params, const struct hibernate_events *events,
-                    struct hibernate **ret, struct err *e);
+int hibernate_pause(struct loop *loop, const struct hibernate_params *params,
+                    const struct hibernate_events *events, struct hibernate **ret, struct err *e);
 int hibernate_resume(struct hibernate *h, struct err *e);
 /* Kills the pager. Only for a pod that is dead or finished: NULL is fine. */
 void hibernate_free(struct hibernate *h);

@@ -23,7 +23,8 @@ struct image {
 int image_new(const char *dir, struct image **ret, struct err *e)
 {
     int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC | O_DIRECT | O_EXCL, 0600);
-    if (fd < 0 && errno == EINVAL) /* tmpfs before 6.6 knows no O_DIRECT; the data stays in memory, but the pod works */
+    if (fd < 0 &&
+        errno == EINVAL) /* tmpfs before 6.6 knows no O_DIRECT; the data stays in memory, but the pod works */
         fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600);
     if (fd < 0)
         return err_sys(e, "create a memory image in %s", dir);
@@ -89,7 +90,8 @@ int image_read(const struct image *img, uint64_t offset, void *buf, size_t n, st
         if (got < 0)
             return err_sys(e, "read the memory image");
         if (got == 0)
-            return err_set(e, -EIO, "the memory image ends at byte %llu", (unsigned long long)(offset + done));
+            return err_set(e, -EIO, "the memory image ends at byte %llu",
+                           (unsigned long long)(offset + done));
         done += (size_t)got;
     }
     return 0;

@@ -21,7 +21,7 @@
 #include "base/scoped.h"
 #include "shim/hibernate/stop.h"
 
-#define MAPS_MAX (64u << 20)
+#define MAPS_MAX     (64u << 20)
 #define SYSCALL_STOP (SIGTRAP | 0x80)
 #ifndef PTRACE_O_SUSPEND_SECCOMP
 #define PTRACE_O_SUSPEND_SECCOMP (1 << 21)
@@ -88,7 +88,8 @@ static int wait_stop(pid_t tid, int want, struct err *e)
             return err_sys(e, "wait for thread %d", tid);
         if (WIFEXITED(status) || WIFSIGNALED(status))
             return err_set(e, -ESRCH, "thread %d ended during the pause", tid);
-        if (WIFSTOPPED(status) && WSTOPSIG(status) == want && (want == SYSCALL_STOP || status >> 16 == PTRACE_EVENT_STOP))
+        if (WIFSTOPPED(status) && WSTOPSIG(status) == want &&
+            (want == SYSCALL_STOP || status >> 16 == PTRACE_EVENT_STOP))
             return 0;
         if (ptrace(want == SYSCALL_STOP ? PTRACE_SYSCALL : PTRACE_CONT, tid, 0, 0) < 0)
             return err_sys(e, "continue thread %d", tid);
@@ -103,10 +104,12 @@ int inject_begin(struct stopped *p, struct err *e)
 
     if (r < 0)
         return r;
-    if (ptrace(PTRACE_GETREGS, tid, 0, &p->saved) < 0 || ptrace(PTRACE_GETSIGMASK, tid, sizeof p->saved_mask, &p->saved_mask) < 0)
+    if (ptrace(PTRACE_GETREGS, tid, 0, &p->saved) < 0 ||
+        ptrace(PTRACE_GETSIGMASK, tid, sizeof p->saved_mask, &p->saved_mask) < 0)
         return err_sys(e, "read the registers of thread %d", tid);
     /* From here to inject_end the registers are not the program's: it must not survive us. */
-    if (ptrace(PTRACE_SETOPTIONS, tid, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL | PTRACE_O_SUSPEND_SECCOMP) < 0)
+    if (ptrace(PTRACE_SETOPTIONS, tid, 0,
+               PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL | PTRACE_O_SUSPEND_SECCOMP) < 0)
         return err_sys(e, "suspend seccomp of thread %d", tid);
     if (ptrace(PTRACE_SETSIGMASK, tid, sizeof all, &all) < 0)
         return err_sys(e, "block the signals of thread %d", tid);
@@ -158,7 +161,8 @@ int inject_end(struct stopped *p, struct err *e)
     int r = wait_stop(tid, SIGTRAP, e);
     if (r < 0)
         return r;
-    if (ptrace(PTRACE_SETREGS, tid, 0, &p->saved) < 0 || ptrace(PTRACE_SETSIGMASK, tid, sizeof p->saved_mask, &p->saved_mask) < 0 ||
+    if (ptrace(PTRACE_SETREGS, tid, 0, &p->saved) < 0 ||
+        ptrace(PTRACE_SETSIGMASK, tid, sizeof p->saved_mask, &p->saved_mask) < 0 ||
         ptrace(PTRACE_SETOPTIONS, tid, 0, PTRACE_O_TRACESYSGOOD) < 0)
         return err_sys(e, "put the registers of thread %d back", tid);
     p->injecting = false;

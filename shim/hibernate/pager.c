@@ -16,7 +16,7 @@
 #include "shim/hibernate/serve.h"
 #include "shim/hibernate/stop.h"
 
-#define STOP_DEADLINE_MS 2000
+#define STOP_DEADLINE_MS   2000
 #define FREEZE_DEADLINE_MS 2000
 
 struct pager {
@@ -182,7 +182,8 @@ static void report(const struct pager *p, int control, enum pager_msg type, int6
 
 void pager_main(const struct hibernate_params *params, int control)
 {
-    struct pager p = {.params = params, .control = control, .device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)};
+    struct pager p = {
+        .params = params, .control = control, .device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC)};
     struct err e = {0};
     int64_t start = clock_mono_ms();
     int r = image_new(params->image_dir, &p.img, &e);

@@ -98,7 +98,9 @@ void pages_move(struct pages *p, uint64_t from, uint64_t to, uint64_t len)
                 continue;
             }
             moved = xgrow(moved, n, &cap, sizeof *moved);
-            moved[n++] = (struct page_run){.addr = addr - from + to, .offset = r->offset + (uint64_t)bit * PAGE_BYTES, .left = bits(0, length)};
+            moved[n++] = (struct page_run){.addr = addr - from + to,
+                                           .offset = r->offset + (uint64_t)bit * PAGE_BYTES,
+                                           .left = bits(0, length)};
             r->left &= ~bits(bit, length);
             p->left -= length;
             bit += length;

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define PAGE_BYTES 4096u
-#define RUN_PAGES 64u
+#define RUN_PAGES  64u
 
 struct page_run {
     uint64_t addr;   /* of page 0 */

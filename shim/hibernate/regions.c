@@ -46,7 +46,8 @@ static void add_region(struct space *s, const struct mapping *m)
 
     if (m->perms[3] != 'p' || m->inode != 0 || m->kept || m->anonymous_kb == 0)
         return;
-    if (strncmp(m->name, "[vvar", 5) == 0 || strcmp(m->name, "[vdso]") == 0 || strcmp(m->name, "[vsyscall]") == 0)
+    if (strncmp(m->name, "[vvar", 5) == 0 || strcmp(m->name, "[vdso]") == 0 ||
+        strcmp(m->name, "[vsyscall]") == 0)
         return;
     if (strcmp(m->name, "[stack]") == 0) { /* arguments and environment stay readable in /proc */
         uint64_t args = arg_start(s->pid) & ~(uint64_t)(PAGE_BYTES - 1);
@@ -60,7 +61,8 @@ static void add_region(struct space *s, const struct mapping *m)
 static bool is_header(const char *line, struct mapping *m)
 {
     struct mapping fresh = {0};
-    int n = sscanf(line, "%lx-%lx %7s %*x %*x:%*x %lu %63s", &fresh.start, &fresh.end, fresh.perms, &fresh.inode, fresh.name);
+    int n = sscanf(line, "%lx-%lx %7s %*x %*x:%*x %lu %63s", &fresh.start, &fresh.end, fresh.perms,
+                   &fresh.inode, fresh.name);
 
     if (n < 4 || strlen(fresh.perms) != 4)
         return false;
@@ -103,9 +105,10 @@ struct scan_out {
     uint64_t start, end, categories;
 };
 struct scan_arg {
-    uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages, inverted, mask, anyof_mask, return_mask;
+    uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages, inverted, mask, anyof_mask,
+        return_mask;
 };
-#define SCAN_IOCTL _IOWR('f', 16, struct scan_arg)
+#define SCAN_IOCTL   _IOWR('f', 16, struct scan_arg)
 #define SCAN_PRESENT (1u << 3)
 #define SCAN_SWAPPED (1u << 4)
 #define SCAN_PFNZERO (1u << 5)
@@ -177,7 +180,9 @@ int regions_scan(const struct space *s, region_page_fn fn, void *data, struct er
         if (r == -ENOTTY)
             r = scan_old(pagemap, &s->regions[i], fn, data);
         if (r < 0)
-            return e && e->code == r ? r : err_set(e, r, "scan the pages of process %d: %s", s->pid, strerror(-r));
+            return e && e->code == r
+                       ? r
+                       : err_set(e, r, "scan the pages of process %d: %s", s->pid, strerror(-r));
     }
     return 0;
 }

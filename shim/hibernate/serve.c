@@ -52,7 +52,8 @@ static int copy_singly(struct server *v, struct space *s, uint64_t addr, unsigne
     (void)v;
     for (unsigned i = 0; i < n; i++) {
         uint64_t at = addr + (uint64_t)i * PAGE_BYTES;
-        struct uffdio_copy c = {.dst = at, .src = (uint64_t)(uintptr_t)(v->buf + (size_t)i * PAGE_BYTES), .len = PAGE_BYTES};
+        struct uffdio_copy c = {
+            .dst = at, .src = (uint64_t)(uintptr_t)(v->buf + (size_t)i * PAGE_BYTES), .len = PAGE_BYTES};
         while (ioctl(s->uffd, UFFDIO_COPY, &c) < 0) {
             if (errno == EAGAIN)
                 return -EAGAIN;
@@ -76,7 +77,8 @@ static int bring(struct server *v, struct space *s, struct page_run *run, unsign
 {
     uint64_t addr = run->addr + (uint64_t)first * PAGE_BYTES;
     struct uffdio_copy c = {.dst = addr, .src = (uint64_t)(uintptr_t)v->buf, .len = (uint64_t)n * PAGE_BYTES};
-    int r = image_read(v->img, run->offset + (uint64_t)first * PAGE_BYTES, v->buf, (size_t)n * PAGE_BYTES, v->e);
+    int r =
+        image_read(v->img, run->offset + (uint64_t)first * PAGE_BYTES, v->buf, (size_t)n * PAGE_BYTES, v->e);
 
     if (r < 0)
         return r;
@@ -121,7 +123,8 @@ static int on_fork(struct server *v, size_t parent, int uffd)
 {
     struct space_list *l = v->spaces;
 
-    if (v->finished) { /* every page is back: what the child misses is zero, which is what it gets without us */
+    if (v->finished) { /* every page is back: what the child misses is zero, which is what it gets without us
+                        */
         fd_close(uffd);
         return 0;
     }

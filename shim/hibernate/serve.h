@@ -11,10 +11,11 @@
 /* Messages on the control socket (SOCK_SEQPACKET), both directions. */
 enum pager_msg {
     PAGER_NONE,
-    PAGER_PAUSED,    /* pager: done; `a` bytes saved, `b` milliseconds, `code` 1 = without userfaultfd; descriptors follow one by one */
-    PAGER_FAILED,    /* pager: nothing was moved out (code, text); it ends */
-    PAGER_ASKED,     /* pager: all threads have been asked to stop; calls that are held for them must be let go */
-    PAGER_UFFD,      /* pager: one more userfaultfd, to be held open by the shim */
+    PAGER_PAUSED, /* pager: done; `a` bytes saved, `b` milliseconds, `code` 1 = without userfaultfd;
+                     descriptors follow one by one */
+    PAGER_FAILED, /* pager: nothing was moved out (code, text); it ends */
+    PAGER_ASKED, /* pager: all threads have been asked to stop; calls that are held for them must be let go */
+    PAGER_UFFD,  /* pager: one more userfaultfd, to be held open by the shim */
     PAGER_RESUME,    /* shim: bring everything back */
     PAGER_RESUMABLE, /* pager: the pod may be thawed now */
     PAGER_FINISHED,  /* pager: everything is back; close the held userfaultfds */

@@ -18,7 +18,7 @@
 #include "base/scoped.h"
 #include "shim/hibernate/regions.h"
 
-#define PIECE_PAGES 256u
+#define PIECE_PAGES     256u
 #define NEW_USERFAULTFD 0xaa00u /* USERFAULTFD_IOC_NEW of /dev/userfaultfd, Linux 6.1 */
 
 void space_done(struct space *s)
@@ -73,7 +73,8 @@ static int save_page(struct saver *v, uint64_t addr, const char *page)
     int r = image_append(v->img, page, &offset, v->e);
     if (r < 0)
         return r;
-    if (v->run_pages && (v->run_addr + (uint64_t)v->run_pages * PAGE_BYTES != addr || v->run_pages == RUN_PAGES))
+    if (v->run_pages &&
+        (v->run_addr + (uint64_t)v->run_pages * PAGE_BYTES != addr || v->run_pages == RUN_PAGES))
         end_run(v);
     if (v->run_pages == 0) {
         v->run_addr = addr;
@@ -107,7 +108,8 @@ static int save_range(void *data, uint64_t start, uint64_t end)
         size_t n = (size_t)MIN(end - addr, (uint64_t)PIECE_PAGES * PAGE_BYTES);
         int r = read_memory(v, addr, n);
         if (r < 0)
-            return err_set(v->e, r, "read %zu bytes at %llx of process %d: %s", n, (unsigned long long)addr, v->s->pid, strerror(-r));
+            return err_set(v->e, r, "read %zu bytes at %llx of process %d: %s", n, (unsigned long long)addr,
+                           v->s->pid, strerror(-r));
         for (size_t at = 0; at < n; at += PAGE_BYTES) {
             r = save_page(v, addr + at, v->buf + at);
             if (r < 0)
@@ -139,7 +141,8 @@ int space_save(struct space *s, struct image *img, struct err *e)
 /* ---- dropping ---- */
 
 /* Runs a call and turns its error into ours. */
-static int call(struct stopped *p, long nr, const char *what, const uint64_t args[6], long *ret, struct err *e)
+static int call(struct stopped *p, long nr, const char *what, const uint64_t args[6], long *ret,
+                struct err *e)
 {
     int r = inject_call(p, nr, args, ret, e);
 
@@ -190,7 +193,8 @@ static int give_fd(struct stopped *p, int fd, long *ret_fd, struct err *e)
                             .msg_iovlen = 1,
                             .msg_control = (void *)(uintptr_t)(at + offsetof(__typeof__(m), control)),
                             .msg_controllen = sizeof m.control};
-    r = ours < 0 ? err_sys(e, "borrow a descriptor of process %d", p->pid) : fd_send_msg(ours, "x", 1, &fd, 1);
+    r = ours < 0 ? err_sys(e, "borrow a descriptor of process %d", p->pid)
+                 : fd_send_msg(ours, "x", 1, &fd, 1);
     if (r == 0)
         r = poke(p, at, &m, sizeof m);
     if (r == 0)
@@ -212,8 +216,8 @@ static int give_fd(struct stopped *p, int fd, long *ret_fd, struct err *e)
 static int make_uffd(struct space *s, struct stopped *p, int device, struct err *e)
 {
     struct uffdio_api api = {.api = UFFD_API,
-                             .features = UFFD_FEATURE_EVENT_FORK | UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_EVENT_REMOVE |
-                                         UFFD_FEATURE_EVENT_UNMAP};
+                             .features = UFFD_FEATURE_EVENT_FORK | UFFD_FEATURE_EVENT_REMAP |
+                                         UFFD_FEATURE_EVENT_REMOVE | UFFD_FEATURE_EVENT_UNMAP};
     long device_there = -1, made = -1, ignored;
 
     if (device < 0)
@@ -259,7 +263,8 @@ int space_drop(struct space *s, struct stopped *p, int device, struct err *e)
 
     if (r < 0)
         return r;
-    r = CALL(p, mmap, &scratch, e, 0, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, (uint64_t)-1, 0);
+    r = CALL(p, mmap, &scratch, e, 0, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+             (uint64_t)-1, 0);
     if (r == 0) {
         p->scratch = (uint64_t)scratch;
         int made = make_uffd(s, p, device, &why);
@@ -295,7 +300,8 @@ static int write_run(const struct writer *w, struct page_run *run, unsigned firs
     if (r < 0)
         return r;
     if (pwrite(w->mem, w->buf, bytes, (off_t)addr) != (ssize_t)bytes)
-        return err_sys(w->e, "write %zu bytes at %llx of process %d", bytes, (unsigned long long)addr, w->s->pid);
+        return err_sys(w->e, "write %zu bytes at %llx of process %d", bytes, (unsigned long long)addr,
+                       w->s->pid);
     pages_take(&w->s->pages, run, first, n);
     return 0;
 }

@@ -18,7 +18,7 @@
 #include "base/fd.h"
 #include "base/scoped.h"
 
-#define PF_EXITING 0x4 /* include/linux/sched.h; the flags of /proc/PID/stat */
+#define PF_EXITING     0x4 /* include/linux/sched.h; the flags of /proc/PID/stat */
 #define ERESTARTNOHAND 514 /* kernel-internal: restart unless a handler runs */
 
 /*
@@ -89,7 +89,8 @@ static int wait_event_stop(pid_t tid, int64_t until_ms)
             return 0;
         /* A signal was on its way: let it arrive, then stop again. */
         int signal = WSTOPSIG(status);
-        if (ptrace(PTRACE_CONT, tid, 0, signal & 0x80 ? 0 : signal) < 0 || ptrace(PTRACE_INTERRUPT, tid, 0, 0) < 0)
+        if (ptrace(PTRACE_CONT, tid, 0, signal & 0x80 ? 0 : signal) < 0 ||
+            ptrace(PTRACE_INTERRUPT, tid, 0, 0) < 0)
             return 1;
     }
 }
@@ -194,7 +195,8 @@ static void mark_shared(struct stop_set *set)
 {
     for (size_t i = 0; i < set->n; i++)
         for (size_t j = 0; j < i && !set->items[i]->shares_mm; j++)
-            set->items[i]->shares_mm = !set->items[j]->shares_mm && same_mm(set->items[i]->pid, set->items[j]->pid);
+            set->items[i]->shares_mm =
+                !set->items[j]->shares_mm && same_mm(set->items[i]->pid, set->items[j]->pid);
 }
 
 int stop_all(struct stop_set *set, const struct stop_calls *calls, int64_t deadline_ms, struct err *e)
@@ -217,7 +219,8 @@ int stop_all(struct stop_set *set, const struct stop_calls *calls, int64_t deadl
 void stop_detach(struct stop_set *set)
 {
     for (size_t i = 0; i < set->n; i++)
-        for (size_t t = 0; t < set->items[i]->n; t++) /* one that has not stopped yet goes free when the pager ends */
+        for (size_t t = 0; t < set->items[i]->n;
+             t++) /* one that has not stopped yet goes free when the pager ends */
             (void)ptrace(PTRACE_DETACH, set->items[i]->threads[t].tid, 0, 0);
 }
 

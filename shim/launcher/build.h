@@ -4,14 +4,14 @@
 
 struct build {
     struct plan *plan;
-    uint32_t base; /* host id of container root */
+    uint32_t base;     /* host id of container root */
     int shop;          /* the working directory, with empty directories n, v, o */
     const char *place; /* where the root is attached: n, or root.path for createContainer hooks */
     pid_t init;        /* host pid of the container's init */
-    int root;      /* the attached root file system */
-    int view;      /* the tmpfs of synthetic files, attached */
-    int dev;       /* the container's /dev */
-    int proc;      /* root of the mounted /proc, -1 = none */
+    int root;          /* the attached root file system */
+    int view;          /* the tmpfs of synthetic files, attached */
+    int dev;           /* the container's /dev */
+    int proc;          /* root of the mounted /proc, -1 = none */
     int pid_ns;
     bool has_sys;
     int late_ro[64]; /* mounts that become read-only when all stands */
@@ -37,5 +37,5 @@ int build_attach(struct build *b, int mount, const char *destination, bool as_fi
 /* The same for kernel file systems: every part of the path must be an ordinary directory. */
 int build_attach_plain(struct build *b, int mount, const char *destination, struct err *e);
 /* tmpfs-like options of the spec with ids shifted into the pod's range. Descriptor or -errno. */
-int build_fresh(struct build *b, const char *type, const struct spec_mount *m, const struct entry *entry, uint64_t attr,
-                struct err *e);
+int build_fresh(struct build *b, const char *type, const struct spec_mount *m, const struct entry *entry,
+                uint64_t attr, struct err *e);

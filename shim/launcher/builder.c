@@ -70,9 +70,11 @@ static bool is_below_proc(const char *destination)
 
 static int build_entry(struct build *b, size_t i, struct err *e)
 {
-    static int (*const build[])(struct build *, const struct spec_mount *, const struct entry *, struct err *) = {
-        [ENTRY_BIND] = build_bind,     [ENTRY_TMPFS] = build_tmpfs,   [ENTRY_PROC] = build_proc, [ENTRY_SYS] = build_sys,
-        [ENTRY_DEVPTS] = build_devpts, [ENTRY_MQUEUE] = build_mqueue, [ENTRY_CGROUP] = build_cgroup,
+    static int (*const build[])(struct build *, const struct spec_mount *, const struct entry *,
+                                struct err *) = {
+        [ENTRY_BIND] = build_bind,     [ENTRY_TMPFS] = build_tmpfs,   [ENTRY_PROC] = build_proc,
+        [ENTRY_SYS] = build_sys,       [ENTRY_DEVPTS] = build_devpts, [ENTRY_MQUEUE] = build_mqueue,
+        [ENTRY_CGROUP] = build_cgroup,
     };
     const struct spec_mount *m = &b->plan->p.spec->mounts[i];
     const struct entry *entry = &b->plan->entries[i];
@@ -83,7 +85,8 @@ static int build_entry(struct build *b, size_t i, struct err *e)
     return r < 0 ? err_wrap(e, r, "%s", entry->field) : 0;
 }
 
-/* In the order of the spec, but /proc and below last: it needs the init's pid namespace, which comes meanwhile. */
+/* In the order of the spec, but /proc and below last: it needs the init's pid namespace, which comes
+ * meanwhile. */
 static int build_entries(struct build *b, bool in_proc, struct err *e)
 {
     for (size_t i = 0; i < b->plan->p.spec->n_mounts; i++) {
@@ -148,12 +151,14 @@ static int set_root_readonly(struct build *b, struct err *e)
 static int run_hooks(struct build *b, struct err *e)
 {
     const struct launch_params *p = &b->plan->p;
-    const struct hook_state state = {.spec = p->spec, .id = p->id, .bundle = p->bundle, .status = "creating", .pid = b->init};
+    const struct hook_state state = {
+        .spec = p->spec, .id = p->id, .bundle = p->bundle, .status = "creating", .pid = b->init};
 
     return hooks_run(&state, HOOK_CREATE_CONTAINER, e);
 }
 
-/* A tree that was built beside the host's mounts moves to the empty namespace: the container gets nothing else. */
+/* A tree that was built beside the host's mounts moves to the empty namespace: the container gets nothing
+ * else. */
 static int move_to_empty(struct build *b, struct err *e)
 {
     scoped_fd int tree = mount_clone(b->root, "", true);
@@ -241,8 +246,16 @@ static int send_built(struct build *b, int view, int sock)
 
 int builder_main(struct plan *plan, int sock, struct err *e)
 {
-    struct build b = {.plan = plan, .base = plan->p.pod->base, .root = -1, .view = -1, .dev = -1, .proc = -1, .pid_ns = -1, .shop = -1,
-                      .console = -1, .tty = -1};
+    struct build b = {.plan = plan,
+                      .base = plan->p.pod->base,
+                      .root = -1,
+                      .view = -1,
+                      .dev = -1,
+                      .proc = -1,
+                      .pid_ns = -1,
+                      .shop = -1,
+                      .console = -1,
+                      .tty = -1};
     char c;
 
     trace_step(plan->trace, 'X', "runs");

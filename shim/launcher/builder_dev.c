@@ -20,7 +20,7 @@
 #include "shim/oci/spec.h"
 
 #define OPTIONS_MAX 32
-#define TTY_GROUP 5
+#define TTY_GROUP   5
 
 /*
  * The only device nodes that exist in a sandbox.  They are made, not bound, in a file system of the
@@ -35,8 +35,8 @@ static const struct device {
 static const struct {
     const char *name, *target;
 } links[] = {
-    {"fd", "/proc/self/fd"},         {"stdin", "/proc/self/fd/0"}, {"stdout", "/proc/self/fd/1"},
-    {"stderr", "/proc/self/fd/2"},   {"ptmx", "pts/ptmx"},
+    {"fd", "/proc/self/fd"},       {"stdin", "/proc/self/fd/0"}, {"stdout", "/proc/self/fd/1"},
+    {"stderr", "/proc/self/fd/2"}, {"ptmx", "pts/ptmx"},
 };
 
 /* A uid= or gid= of the spec means an id of the container. */
@@ -51,8 +51,8 @@ static char *shift_id(struct build *b, const char *value, struct err *e)
     return xasprintf("%u", b->base + (uint32_t)id);
 }
 
-int build_fresh(struct build *b, const char *type, const struct spec_mount *m, const struct entry *entry, uint64_t attr,
-                struct err *e)
+int build_fresh(struct build *b, const char *type, const struct spec_mount *m, const struct entry *entry,
+                uint64_t attr, struct err *e)
 {
     scoped_fd int fs = fsopen(type, FSOPEN_CLOEXEC);
     if (fs < 0)
@@ -152,10 +152,12 @@ int build_mqueue(struct build *b, const struct spec_mount *m, const struct entry
 
 /* ---- /dev --------------------------------------------------------------------------------------- */
 
-static int make_node(struct build *b, const struct device *d, uint32_t mode, uint32_t uid, uint32_t gid, struct err *e)
+static int make_node(struct build *b, const struct device *d, uint32_t mode, uint32_t uid, uint32_t gid,
+                     struct err *e)
 {
     if (uid > 65535 || gid > 65535)
-        return err_set(e, -EINVAL, "linux.devices: id %u is outside the pod's range 0-65535.", uid > 65535 ? uid : gid);
+        return err_set(e, -EINVAL, "linux.devices: id %u is outside the pod's range 0-65535.",
+                       uid > 65535 ? uid : gid);
     (void)unlinkat(b->dev, d->name, 0);
     if (mknodat(b->dev, d->name, S_IFCHR | (mode & 0777), makedev(d->major, d->minor)) < 0)
         return err_sys(e, "device node %s", d->name);
@@ -169,8 +171,8 @@ static int make_spec_device(struct build *b, const struct spec_device *s, struct
     const char *name = strncmp(s->path, "/dev/", 5) == 0 ? s->path + 5 : NULL;
 
     for (size_t i = 0; name && i < ARRAY_LEN(devices); i++)
-        if (strcmp(name, devices[i].name) == 0 && (s->type == 'c' || s->type == 'u') && s->major == (int64_t)devices[i].major &&
-            s->minor == (int64_t)devices[i].minor)
+        if (strcmp(name, devices[i].name) == 0 && (s->type == 'c' || s->type == 'u') &&
+            s->major == (int64_t)devices[i].major && s->minor == (int64_t)devices[i].minor)
             return make_node(b, &devices[i], s->file_mode ? s->file_mode : 0666, s->uid, s->gid, e);
     return err_set(e, -EPERM, "linux.devices: %s is not among the devices of a sandbox", s->path);
 }
@@ -236,7 +238,8 @@ int build_terminal(struct build *b, struct err *e)
     if (r < 0)
         return err_wrap(e, r, "process.terminal");
     const struct spec_process *p = b->plan->p.process;
-    struct winsize size = {.ws_row = (unsigned short)p->console_height, .ws_col = (unsigned short)p->console_width};
+    struct winsize size = {.ws_row = (unsigned short)p->console_height,
+                           .ws_col = (unsigned short)p->console_width};
     if (size.ws_row || size.ws_col)
         (void)ioctl(master, TIOCSWINSZ, &size);
     b->console = take_fd(master);

@@ -26,7 +26,9 @@ int build_view(struct build *b, struct err *e)
     static const char *const dirs[] = {"proc", "sys", "empty"};
     struct plan *plan = b->plan;
     const char *cgroups[PLAN_CGROUPS_MAX];
-    scoped_fd int fs = mount_new("tmpfs", (struct mount_option[]){{"source", "glovebox"}, {"mode", "0555"}, {"size", "4m"}}, 3, QUIET, e);
+    scoped_fd int fs =
+        mount_new("tmpfs", (struct mount_option[]){{"source", "glovebox"}, {"mode", "0555"}, {"size", "4m"}},
+                  3, QUIET, e);
     if (fs < 0)
         return fs;
     scoped_fd int at = open("v", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -76,7 +78,8 @@ int build_sys(struct build *b, const struct spec_mount *m, const struct entry *e
     return build_attach_plain(b, fd, m->destination, e);
 }
 
-/* The container's own directories, read-only. In /sys their places exist; elsewhere they are cloned from there. */
+/* The container's own directories, read-only. In /sys their places exist; elsewhere they are cloned from
+ * there. */
 int build_cgroup(struct build *b, const struct spec_mount *m, const struct entry *entry UNUSED, struct err *e)
 {
     struct plan *plan = b->plan;
@@ -139,7 +142,8 @@ static int proc_by_child(struct build *b, int *ret, struct err *e)
         _exit(fd < 0 ? -fd & 127 : 0);
     }
     if (waitpid(pid, &status, __WALL) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return err_set(e, -EIO, "mount proc: %s", WIFEXITED(status) ? strerror(WEXITSTATUS(status)) : "helper was killed");
+        return err_set(e, -EIO, "mount proc: %s",
+                       WIFEXITED(status) ? strerror(WEXITSTATUS(status)) : "helper was killed");
     *ret = take_fd(place);
     return 0;
 }
@@ -167,12 +171,13 @@ int build_proc(struct build *b, const struct spec_mount *m, const struct entry *
  * listed in docs/launcher.md.
  */
 static const char *const host_entries[] = {
-    "acpi",       "asound",   "buddyinfo",   "bus",        "config.gz",  "consoles",      "crypto",      "devices",     "diskstats",
-    "dma",        "driver",   "dynamic_debug", "execdomains", "fb",      "fs",            "interrupts",  "iomem",       "ioports",
-    "irq",        "kallsyms", "kcore",       "key-users",  "keys",       "kmsg",          "kpagecgroup", "kpagecount",  "kpageflags",
-    "latency_stats", "mdstat", "misc",       "modules",    "mtrr",       "pagetypeinfo",  "pressure",    "sched_debug", "schedstat",
-    "scsi",       "slabinfo", "softirqs",    "sysrq-trigger", "timer_list", "tty",        "vmallocinfo", "zoneinfo",    "cmdline",
-    "bootconfig",
+    "acpi",        "asound",     "buddyinfo", "bus",         "config.gz",     "consoles",    "crypto",
+    "devices",     "diskstats",  "dma",       "driver",      "dynamic_debug", "execdomains", "fb",
+    "fs",          "interrupts", "iomem",     "ioports",     "irq",           "kallsyms",    "kcore",
+    "key-users",   "keys",       "kmsg",      "kpagecgroup", "kpagecount",    "kpageflags",  "latency_stats",
+    "mdstat",      "misc",       "modules",   "mtrr",        "pagetypeinfo",  "pressure",    "sched_debug",
+    "schedstat",   "scsi",       "slabinfo",  "softirqs",    "sysrq-trigger", "timer_list",  "tty",
+    "vmallocinfo", "zoneinfo",   "cmdline",   "bootconfig",
 };
 
 static bool is_below(const char *path, const char *dir)
@@ -189,7 +194,8 @@ static bool is_below(const char *path, const char *dir)
 static int open_covered(struct build *b, const char *path)
 {
     if (b->proc >= 0 && is_below(path, "/proc"))
-        return sys_openat2(b->proc, path + sizeof "/proc/" - 1, O_PATH | O_NOFOLLOW, RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS);
+        return sys_openat2(b->proc, path + sizeof "/proc/" - 1, O_PATH | O_NOFOLLOW,
+                           RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS);
     return inroot_open(b->root, path);
 }
 
@@ -239,7 +245,9 @@ static int make_readonly(int at, const char *path, struct err *e)
 {
     scoped_fd int fd = mount_clone(at, "", true);
     int r = fd < 0 ? fd
-                   : mount_change(fd, &(struct mount_change){.set = MOUNT_ATTR_RDONLY, .propagation = MS_PRIVATE, .user_ns = -1,
+                   : mount_change(fd, &(struct mount_change){.set = MOUNT_ATTR_RDONLY,
+                                                             .propagation = MS_PRIVATE,
+                                                             .user_ns = -1,
                                                              .recursive = true});
     if (r == 0)
         r = mount_attach(fd, at);
@@ -263,7 +271,8 @@ static bool is_absent(int r)
     return r == -ENOENT || r == -ENOTDIR;
 }
 
-static int apply_paths(struct build *b, const struct spec_strings *paths, bool mask, const char *field, struct err *e)
+static int apply_paths(struct build *b, const struct spec_strings *paths, bool mask, const char *field,
+                       struct err *e)
 {
     for (size_t i = 0; i < paths->n; i++) {
         const char *path = paths->item[i];
@@ -284,7 +293,8 @@ static int apply_paths(struct build *b, const struct spec_strings *paths, bool m
 /* /proc/sys is read-only whatever the spec says: sysctls of the pod are set by the shim. */
 static int lock_proc_sys(struct build *b, struct err *e)
 {
-    scoped_fd int at = b->proc < 0 ? -1 : openat(b->proc, "sys", O_PATH | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC);
+    scoped_fd int at =
+        b->proc < 0 ? -1 : openat(b->proc, "sys", O_PATH | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC);
 
     return at < 0 ? 0 : make_readonly(at, "/proc/sys", e);
 }

@@ -21,7 +21,8 @@
 
 /* ---- overlay ------------------------------------------------------------------------------------ */
 
-static int give_dir(int fs, const struct root_source *s, const char *key, const struct layer_dir *d, struct err *e)
+static int give_dir(int fs, const struct root_source *s, const char *key, const struct layer_dir *d,
+                    struct err *e)
 {
     scoped_fd int fd = openat(s->trees[d->tree], d->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
@@ -36,7 +37,8 @@ static int give_options(int fs, const struct root_source *s, struct err *e)
         char *eq = strchr(word, '=');
         if (eq)
             *eq++ = '\0';
-        int r = eq ? fsconfig(fs, FSCONFIG_SET_STRING, word, eq, 0) : fsconfig(fs, FSCONFIG_SET_FLAG, word, NULL, 0);
+        int r = eq ? fsconfig(fs, FSCONFIG_SET_STRING, word, eq, 0)
+                   : fsconfig(fs, FSCONFIG_SET_FLAG, word, NULL, 0);
         if (r < 0)
             return mount_log(fs, -errno, e, word);
     }
@@ -77,7 +79,8 @@ static int overlay_by_fd(const struct root_source *s, const char *label, int *re
     return 0;
 }
 
-/* Relative to o, where the only tree or one directory for each of several is attached: the option text has one page. */
+/* Relative to o, where the only tree or one directory for each of several is attached: the option text has
+ * one page. */
 static void put_dir(struct strbuf *s, const struct root_source *root, const struct layer_dir *d)
 {
     if (root->n_trees > 1)
@@ -95,7 +98,8 @@ static int attach_trees(const struct root_source *s, struct err *e)
     if (place < 0)
         return err_sys(e, "open o");
     if (s->n_trees > 1) {
-        scoped_fd int fs = mount_new("tmpfs", (struct mount_option[]){{"mode", "0700"}}, 1, MOUNT_ATTR_NODEV, e);
+        scoped_fd int fs =
+            mount_new("tmpfs", (struct mount_option[]){{"mode", "0700"}}, 1, MOUNT_ATTR_NODEV, e);
         int r = fs < 0 ? fs : mount_attach(fs, place);
         if (r < 0)
             return r;
@@ -139,7 +143,8 @@ static int overlay_by_path(struct build *b, const struct root_source *s, int *re
     if (b->plan->label.mount)
         strbuf_printf(&o, ",context=\"%s\"", b->plan->label.mount);
     if (o.overflow)
-        return err_set(e, -E2BIG, "rootfs: %zu layers do not fit into one page of overlay options", s->n_lower);
+        return err_set(e, -E2BIG, "rootfs: %zu layers do not fit into one page of overlay options",
+                       s->n_lower);
     if (mount("overlay", "../n", "overlay", MS_NODEV, o.data) < 0)
         return err_sys(e, "rootfs: overlay of %zu layers", s->n_lower);
     int fd = mount_clone(AT_FDCWD, "../n", false);
@@ -171,9 +176,11 @@ int build_root(struct build *b, struct err *e)
         r = mount_overlay(b, s, &fd, e);
     if (r < 0)
         return err_wrap(e, r, "rootfs");
-    /* With a file id that has no place on disk the mount succeeds, read-only, and says so only in the kernel's log. */
+    /* With a file id that has no place on disk the mount succeeds, read-only, and says so only in the
+     * kernel's log. */
     if (fstatvfs(fd, &st) == 0 && (st.f_flag & ST_RDONLY) && s->mount < 0 && s->upper.path && !s->read_only)
-        return err_set(e, -EROFS, "overlay came up read-only: upper directory not writable for the pod's id range.");
+        return err_set(e, -EROFS,
+                       "overlay came up read-only: upper directory not writable for the pod's id range.");
     scoped_fd int at = open(b->place, O_PATH | O_DIRECTORY | O_CLOEXEC);
     r = at < 0 ? -errno : mount_attach(fd, at);
     if (r < 0)
@@ -194,7 +201,9 @@ int build_attach(struct build *b, int mount, const char *destination, bool as_fi
         return err_set(e, -EPERM, "%s leads into /proc", destination);
     int r = mount_attach(mount, at);
     if (r == -EINVAL || r == -ENOTDIR)
-        return err_set(e, -ENOTDIR, as_file ? "source is a file, but %s is a directory" : "source is a directory, but %s is a file",
+        return err_set(e, -ENOTDIR,
+                       as_file ? "source is a file, but %s is a directory"
+                               : "source is a directory, but %s is a file",
                        destination);
     return r < 0 ? err_set(e, r, "mount on %s: %s", destination, strerror(-r)) : 0;
 }
@@ -212,12 +221,15 @@ int build_attach_plain(struct build *b, int mount, const char *destination, stru
     return r < 0 ? err_set(e, r, "mount on %s: %s", destination, strerror(-r)) : 0;
 }
 
-/* An image as a volume: attached aside to take the wanted part out, since detached trees cannot be cloned before 6.15. */
+/* An image as a volume: attached aside to take the wanted part out, since detached trees cannot be cloned
+ * before 6.15. */
 static int bind_overlay(struct build *b, const struct spec_mount *m, const struct entry *entry, struct err *e)
 {
     const struct volume *v = &entry->volume;
-    const struct mount_change change = {.set = entry->opt.set | entry->opt.rec_set | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY,
-                                        .propagation = MS_PRIVATE, .user_ns = -1};
+    const struct mount_change change = {.set = entry->opt.set | entry->opt.rec_set | MOUNT_ATTR_NODEV |
+                                               MOUNT_ATTR_RDONLY,
+                                        .propagation = MS_PRIVATE,
+                                        .user_ns = -1};
     scoped_fd int whole = -1;
 
     int r = mount_overlay(b, v->overlay, &whole, e);

@@ -13,7 +13,7 @@
 #include "shim/launcher/sys.h"
 
 #define CAPS_KNOWN 64
-#define IDS 65536u
+#define IDS        65536u
 
 static int set_caps(uint64_t effective, uint64_t permitted, uint64_t inheritable)
 {
@@ -55,7 +55,8 @@ static int set_ids(const struct spec_process *p, struct err *e)
         if (p->groups[i] >= IDS)
             return err_set(e, -EINVAL, "id %u is outside the pod's range 0-65535.", p->groups[i]);
     if (p->uid >= IDS || p->gid >= IDS)
-        return err_set(e, -EINVAL, "id %u is outside the pod's range 0-65535.", p->uid >= IDS ? p->uid : p->gid);
+        return err_set(e, -EINVAL, "id %u is outside the pod's range 0-65535.",
+                       p->uid >= IDS ? p->uid : p->gid);
     int r = sys_setgroups(p->n_groups, p->groups);
     if (r < 0)
         return err_set(e, r, "process.user.additionalGids: %s", strerror(-r));
@@ -73,7 +74,8 @@ static int set_ids(const struct spec_process *p, struct err *e)
 
 static int raise_ambient(const struct spec_process *p, uint64_t known, struct err *e)
 {
-    uint64_t want = p->caps[SPEC_CAP_AMBIENT] & p->caps[SPEC_CAP_INHERITABLE] & p->caps[SPEC_CAP_PERMITTED] & known;
+    uint64_t want =
+        p->caps[SPEC_CAP_AMBIENT] & p->caps[SPEC_CAP_INHERITABLE] & p->caps[SPEC_CAP_PERMITTED] & known;
 
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
         return err_sys(e, "clear ambient capabilities");
@@ -94,7 +96,8 @@ int creds_apply(const struct spec_process *p, uint64_t *ret_known, struct err *e
         return r;
     uint64_t extra = p->no_new_privileges ? 0 : 1ull << CAP_SYS_ADMIN;
     uint64_t permitted = (p->caps[SPEC_CAP_PERMITTED] & known) | extra;
-    r = set_caps(((p->caps[SPEC_CAP_EFFECTIVE] & known) | extra) & permitted, permitted, p->caps[SPEC_CAP_INHERITABLE] & known);
+    r = set_caps(((p->caps[SPEC_CAP_EFFECTIVE] & known) | extra) & permitted, permitted,
+                 p->caps[SPEC_CAP_INHERITABLE] & known);
     if (r < 0)
         return err_set(e, r, "process.capabilities: %s", strerror(-r));
     r = raise_ambient(p, known, e);
@@ -109,5 +112,6 @@ int creds_final(const struct spec_process *p, uint64_t known)
 {
     uint64_t permitted = p->caps[SPEC_CAP_PERMITTED] & known;
 
-    return set_caps(p->caps[SPEC_CAP_EFFECTIVE] & permitted, permitted, p->caps[SPEC_CAP_INHERITABLE] & known);
+    return set_caps(p->caps[SPEC_CAP_EFFECTIVE] & permitted, permitted,
+                    p->caps[SPEC_CAP_INHERITABLE] & known);
 }

@@ -9,5 +9,6 @@
  * no_new_privileges is set.  The last step is creds_final().
  */
 int creds_apply(const struct spec_process *p, uint64_t *ret_known, struct err *e);
-/* Exactly what the specification grants. One system call, capset, because filters are in force. known: from above. */
+/* Exactly what the specification grants. One system call, capset, because filters are in force. known: from
+ * above. */
 int creds_final(const struct spec_process *p, uint64_t known);

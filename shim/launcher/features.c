@@ -20,7 +20,8 @@ static bool has_user_notification(void)
     struct seccomp_notif_sizes sizes;
     uint32_t action = SECCOMP_RET_USER_NOTIF;
 
-    return sys_seccomp(SECCOMP_GET_NOTIF_SIZES, 0, &sizes) == 0 && sys_seccomp(SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
+    return sys_seccomp(SECCOMP_GET_NOTIF_SIZES, 0, &sizes) == 0 &&
+           sys_seccomp(SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
 }
 
 static bool has_idmapped_mounts(void)
@@ -73,7 +74,8 @@ int features_check(struct err *e)
         if (needed[i].has())
             continue;
         (void)uname(&u);
-        return err_set(e, -ENOSYS, "kernel %s lacks %s; glovebox does not run a pod without it", u.release, needed[i].what);
+        return err_set(e, -ENOSYS, "kernel %s lacks %s; glovebox does not run a pod without it", u.release,
+                       needed[i].what);
     }
     return 0;
 }

@@ -19,10 +19,11 @@
 #include "base/scoped.h"
 #include "shim/launcher/sys.h"
 
-#define OUTPUT_MAX 300 /* of what a failed hook printed */
+#define OUTPUT_MAX  300 /* of what a failed hook printed */
 #define NO_LIMIT_MS (24 * 3600 * 1000)
 
-static const char *const kind_name[] = {"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"};
+static const char *const kind_name[] = {"prestart",       "createRuntime", "createContainer",
+                                        "startContainer", "poststart",     "poststop"};
 _Static_assert(ARRAY_LEN(kind_name) == HOOK_KINDS, "a kind of hook has no name");
 
 static char *state_json(const struct hook_state *s)
@@ -30,9 +31,11 @@ static char *state_json(const struct hook_state *s)
     json_t *notes = json_object();
 
     for (size_t i = 0; i < s->spec->n_annotations; i++)
-        (void)json_object_set_new(notes, s->spec->annotations[i].key, json_string(s->spec->annotations[i].value));
-    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:o}", "ociVersion", s->spec->oci_version ? s->spec->oci_version : "1.0.2", "id",
-                             s->id, "status", s->status, "bundle", s->bundle, "annotations", notes);
+        (void)json_object_set_new(notes, s->spec->annotations[i].key,
+                                  json_string(s->spec->annotations[i].value));
+    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:o}", "ociVersion",
+                             s->spec->oci_version ? s->spec->oci_version : "1.0.2", "id", s->id, "status",
+                             s->status, "bundle", s->bundle, "annotations", notes);
     if (root && s->pid > 0)
         (void)json_object_set_new(root, "pid", json_integer(s->pid));
     char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
@@ -114,7 +117,9 @@ static int attend(struct running *run, const char *json, int64_t deadline_ms)
     size_t left = strlen(json);
 
     for (;;) {
-        struct pollfd p[] = {{.fd = run->pidfd, .events = POLLIN}, {.fd = run->out, .events = POLLIN}, {.fd = run->in, .events = POLLOUT}};
+        struct pollfd p[] = {{.fd = run->pidfd, .events = POLLIN},
+                             {.fd = run->out, .events = POLLIN},
+                             {.fd = run->in, .events = POLLOUT}};
         int64_t wait = deadline_ms - clock_mono_ms();
         if (wait <= 0)
             return 1;
@@ -220,7 +225,8 @@ static int wait_inside(pid_t pid, int timeout_s, int *ret_status)
     }
 }
 
-static int run_inside(const struct spec_hook *h, const char *json, int (*before_exec)(void *), void *data, struct err *e)
+static int run_inside(const struct spec_hook *h, const char *json, int (*before_exec)(void *), void *data,
+                      struct err *e)
 {
     int in[2], status = 0;
 

@@ -13,7 +13,8 @@ struct hook_state {
     const char *id, *bundle, *status; /* "creating", "created", "running", "stopped" */
     pid_t pid;                        /* as the hook sees it; 0 = none */
 };
-/* 0, or the first failure, which names the hook and shows what it printed. Blocks: never in the shim itself. */
+/* 0, or the first failure, which names the hook and shows what it printed. Blocks: never in the shim itself.
+ */
 int hooks_run(const struct hook_state *s, enum spec_hook_kind kind, struct err *e);
 
 /*

@@ -16,7 +16,7 @@
 #include "base/scoped.h"
 
 #define POD_ID_MAX 512
-#define RANGES ((IDS_END - IDS_FIRST) / IDS_SIZE)
+#define RANGES     ((IDS_END - IDS_FIRST) / IDS_SIZE)
 
 static void closedir_fn(DIR *d)
 {
@@ -63,7 +63,8 @@ static int open_ids(const char *state_dir, int *ret_dir, int *ret_lock, struct e
     return err_set(e, -EBUSY, "%s/ids comes and goes", state_dir);
 }
 
-/* After the last range the directory goes too. Under the lock: who opened the lock file meanwhile sees that it has no link. */
+/* After the last range the directory goes too. Under the lock: who opened the lock file meanwhile sees that
+ * it has no link. */
 static void tidy(const char *state_dir, int dir)
 {
     scoped_free char *path = xasprintf("%s/ids", state_dir);
@@ -137,7 +138,8 @@ static int claim(int dir, uint32_t base, const char *pod_id, int *ret_lock, stru
     return 0;
 }
 
-/* Removes the file of a range whose shim was killed. 1: it has a living holder. -EBUSY: processes are left. */
+/* Removes the file of a range whose shim was killed. 1: it has a living holder. -EBUSY: processes are left.
+ */
 static int reclaim(int dir, uint32_t base)
 {
     char name[16];

@@ -36,7 +36,7 @@
 #include "shim/oci/spec.h"
 
 #define ANSWER_MS 100000
-#define DEV_PTMX makedev(5, 2)
+#define DEV_PTMX  makedev(5, 2)
 
 struct init {
     struct plan *plan;
@@ -77,18 +77,21 @@ static int open_pty(struct init *y, struct err *e)
 {
     struct stat st;
     int unlock = 0;
-    scoped_fd int master = sys_openat2(AT_FDCWD, "/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_NOFOLLOW, RESOLVE_NO_SYMLINKS);
+    scoped_fd int master =
+        sys_openat2(AT_FDCWD, "/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_NOFOLLOW, RESOLVE_NO_SYMLINKS);
 
     if (master < 0)
         return err_set(e, master, "process.terminal: open /dev/pts/ptmx: %s", strerror(-master));
-    if (fstat(master, &st) < 0 || !S_ISCHR(st.st_mode) || st.st_rdev != DEV_PTMX || sys_fs_magic(master) != DEVPTS_SUPER_MAGIC)
+    if (fstat(master, &st) < 0 || !S_ISCHR(st.st_mode) || st.st_rdev != DEV_PTMX ||
+        sys_fs_magic(master) != DEVPTS_SUPER_MAGIC)
         return err_set(e, -EPERM, "process.terminal: /dev/pts/ptmx is not a terminal multiplexer");
     if (ioctl(master, TIOCSPTLCK, &unlock) < 0)
         return err_sys(e, "process.terminal: unlock");
     y->tty = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
     if (y->tty < 0)
         return err_sys(e, "process.terminal: open the terminal");
-    struct winsize size = {.ws_row = (unsigned short)y->process->console_height, .ws_col = (unsigned short)y->process->console_width};
+    struct winsize size = {.ws_row = (unsigned short)y->process->console_height,
+                           .ws_col = (unsigned short)y->process->console_width};
     if (size.ws_row || size.ws_col)
         (void)ioctl(master, TIOCSWINSZ, &size);
     y->master = take_fd(master);
@@ -151,7 +154,8 @@ static int enter_cwd(const char *cwd, bool *ret_again, struct err *e)
     *ret_again = false;
     if (syscall(SYS_getcwd, at, sizeof at) < 0)
         return errno == ERANGE ? 0 : err_sys(e, "current working directory");
-    return at[0] == '/' ? 0 : err_set(e, -EPERM, "current working directory is outside of the container's root");
+    return at[0] == '/' ? 0
+                        : err_set(e, -EPERM, "current working directory is outside of the container's root");
 }
 
 static int reset_signals(struct err *e)
@@ -188,7 +192,8 @@ static int become_user(struct init *y, struct err *e)
     return 0;
 }
 
-/* Both programs, while the builder works anyway. They stay allocated: free() may call what is not allowed later. */
+/* Both programs, while the builder works anyway. They stay allocated: free() may call what is not allowed
+ * later. */
 static int write_filters(struct init *y, struct err *e)
 {
     const struct plan *plan = y->plan;
@@ -208,8 +213,9 @@ static int write_filters(struct init *y, struct err *e)
 /* The listener's number, or -errno. */
 static int install_filter(struct init *y, struct err *e)
 {
-    int fd = sys_seccomp(SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV,
-                         &y->filter);
+    int fd =
+        sys_seccomp(SECCOMP_SET_MODE_FILTER,
+                    SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, &y->filter);
 
     if (fd == -EINVAL) /* before 5.19: a signal may interrupt a call that the sentry has begun */
         fd = sys_seccomp(SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &y->filter);
@@ -226,7 +232,8 @@ static int final_caps(void *data)
 static int run_start_hooks(struct init *y, struct err *e)
 {
     const struct launch_params *p = &y->plan->p;
-    const struct hook_state state = {.spec = p->spec, .id = p->id, .bundle = p->bundle, .status = "created", .pid = getpid()};
+    const struct hook_state state = {
+        .spec = p->spec, .id = p->id, .bundle = p->bundle, .status = "created", .pid = getpid()};
 
     return p->join ? 0 : hooks_run_inside(&state, final_caps, y, e);
 }

@@ -14,7 +14,7 @@
 #include "shim/launcher/sys.h"
 
 #define LINKS_MAX 40 /* as the kernel */
-#define HOW (RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)
+#define HOW       (RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)
 
 int inroot_open(int root, const char *path)
 {

@@ -38,8 +38,11 @@ static int enter_pod(const struct launch_params *p, struct err *e)
         int fd, flag;
         const char *what;
     } all[] = {
-        {pod->user_ns, CLONE_NEWUSER, "user"}, {pod->net_ns, CLONE_NEWNET, "network"}, {pod->ipc_ns, CLONE_NEWIPC, "ipc"},
-        {pod->uts_ns, CLONE_NEWUTS, "uts"},    {p->shares_pid_ns ? pod->pid_ns : -1, CLONE_NEWPID, "pid"},
+        {pod->user_ns, CLONE_NEWUSER, "user"},
+        {pod->net_ns, CLONE_NEWNET, "network"},
+        {pod->ipc_ns, CLONE_NEWIPC, "ipc"},
+        {pod->uts_ns, CLONE_NEWUTS, "uts"},
+        {p->shares_pid_ns ? pod->pid_ns : -1, CLONE_NEWPID, "pid"},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
@@ -51,11 +54,13 @@ static int enter_pod(const struct launch_params *p, struct err *e)
 /* One call with the pidfd: all namespaces or none, and no other process by reuse of the pid. */
 static int enter_container(const struct launch_params *p, struct err *e)
 {
-    const int all = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
+    const int all = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
+                    CLONE_NEWCGROUP;
 
     if (setns(p->join_pidfd, all) == 0)
         return 0;
-    return errno == ESRCH ? err_set(e, -ESRCH, "the container's init has exited") : err_sys(e, "enter the container's namespaces");
+    return errno == ESRCH ? err_set(e, -ESRCH, "the container's init has exited")
+                          : err_sys(e, "enter the container's namespaces");
 }
 
 /*

@@ -29,7 +29,8 @@ int label_open(const struct spec *spec, const struct spec_process *p, struct lab
 
     if (profile && profile[0] && strcmp(profile, "unconfined") != 0) {
         if (!apparmor_is_on())
-            return err_set(e, -EINVAL, "process.apparmorProfile \"%s\": this kernel has no AppArmor", profile);
+            return err_set(e, -EINVAL, "process.apparmorProfile \"%s\": this kernel has no AppArmor",
+                           profile);
         l.apparmor = profile;
     }
     if (selinux_is_on()) {

@@ -32,9 +32,9 @@ struct launch {
     enum job job;
     int sock;
     struct source *source;
-    pid_t child;          /* launcher or hook runner, 0 = none or reaped */
+    pid_t child; /* launcher or hook runner, 0 = none or reaped */
     int child_pidfd;
-    pid_t init;           /* JOB_LAUNCH, once born */
+    pid_t init; /* JOB_LAUNCH, once born */
     int init_pidfd;
     pid_t stray[STRAY_MAX]; /* exits seen that nobody knew: one of them may be the init's */
     size_t n_stray;
@@ -108,8 +108,12 @@ static void take_birth(struct launch *l, const struct msg *m, int fds[MSG_FDS_MA
 static void take_result(struct launch *l, const struct msg *m, int fds[MSG_FDS_MAX])
 {
     struct err e = {0};
-    struct launch_result result = {.pid = (pid_t)m->value, .pidfd = fds[0], .sync_fd = fds[1], .listener_fd = fds[2],
-                                   .console_fd = -1, .proc_view_fd = -1};
+    struct launch_result result = {.pid = (pid_t)m->value,
+                                   .pidfd = fds[0],
+                                   .sync_fd = fds[1],
+                                   .listener_fd = fds[2],
+                                   .console_fd = -1,
+                                   .proc_view_fd = -1};
     size_t n = 3;
 
     if (m->have & HAVE_CONSOLE)
@@ -207,15 +211,16 @@ static void on_init(void *data, uint32_t events UNUSED)
     int fds[MSG_FDS_MAX];
     struct err e = {0};
 
-    /* The socket is close-on-exec: its end means that the program runs (or was killed, which is an exit like any other). */
+    /* The socket is close-on-exec: its end means that the program runs (or was killed, which is an exit like
+     * any other). */
     int r = msg_recv(l->sock, 0, &m, fds, &e);
     if (r == 0)
         fd_close_all(fds, MSG_FDS_MAX);
     finish(l, r == -EPIPE || r == -ECONNRESET ? 0 : r == 0 ? -EPROTO : r, NULL, &e);
 }
 
-int launch_release(struct loop *loop, int sync_fd, const struct spec_process *process UNUSED, launch_done_fn done, void *data,
-                   struct launch **ret, struct err *e)
+int launch_release(struct loop *loop, int sync_fd, const struct spec_process *process UNUSED,
+                   launch_done_fn done, void *data, struct launch **ret, struct err *e)
 {
     struct launch *l = launch_alloc(JOB_RELEASE, sync_fd, done, data);
     struct msg m = {.kind = MSG_GO};
@@ -262,8 +267,9 @@ static NORETURN void hooks_main(int sock, const struct hook_state *state, enum s
     _exit(r < 0);
 }
 
-int launch_hooks(struct loop *loop, const struct spec *spec, int kind, const char *id, const char *bundle, pid_t pid,
-                 const char *status, launch_done_fn done, void *data, struct launch **ret, struct err *e)
+int launch_hooks(struct loop *loop, const struct spec *spec, int kind, const char *id, const char *bundle,
+                 pid_t pid, const char *status, launch_done_fn done, void *data, struct launch **ret,
+                 struct err *e)
 {
     int pair[2];
 
@@ -275,8 +281,10 @@ int launch_hooks(struct loop *loop, const struct spec *spec, int kind, const cha
     l->id = xstrdup(id);
     l->child = sys_fork(0, SIGCHLD, -1, &l->child_pidfd);
     if (l->child == 0)
-        hooks_main(pair[1], &(struct hook_state){.spec = spec, .id = id, .bundle = bundle, .status = status, .pid = pid},
-                   (enum spec_hook_kind)kind);
+        hooks_main(
+            pair[1],
+            &(struct hook_state){.spec = spec, .id = id, .bundle = bundle, .status = status, .pid = pid},
+            (enum spec_hook_kind)kind);
     fd_close(pair[1]);
     r = l->child < 0 ? l->child : loop_add_fd(loop, l->sock, EPOLLIN, on_hooks, l, &l->source);
     if (r < 0) {

@@ -27,7 +27,7 @@
 #include "shim/launcher/sys.h"
 
 #define ANSWER_MS 100000
-#define KEEP_MAX 32
+#define KEEP_MAX  32
 
 struct lead {
     struct plan *plan;
@@ -70,7 +70,9 @@ static int start_joiner(struct lead *l, struct err *e)
     if (pid == 0)
         run_helper(l, joiner_main, pair[1], -1);
     fd_close(pair[1]);
-    return pid < 0 ? err_set(e, pid, "start a helper%s: %s", into >= 0 ? " in the cgroup" : "", strerror(-pid)) : 0;
+    return pid < 0
+               ? err_set(e, pid, "start a helper%s: %s", into >= 0 ? " in the cgroup" : "", strerror(-pid))
+               : 0;
 }
 
 static int start_builder(struct lead *l, struct err *e)
@@ -112,7 +114,8 @@ static int await_birth(struct lead *l, struct err *e)
 static int run_early_hooks(struct lead *l, struct err *e)
 {
     const struct launch_params *p = &l->plan->p;
-    const struct hook_state state = {.spec = p->spec, .id = p->id, .bundle = p->bundle, .status = "creating", .pid = l->init};
+    const struct hook_state state = {
+        .spec = p->spec, .id = p->id, .bundle = p->bundle, .status = "creating", .pid = l->init};
 
     int r = hooks_run(&state, HOOK_PRESTART, e);
     return r < 0 ? r : hooks_run(&state, HOOK_CREATE_RUNTIME, e);
@@ -175,7 +178,8 @@ static int send_root(struct lead *l, struct err *e)
     return r < 0 && r != -EPIPE ? err_set(e, r, "init: %s", strerror(-r)) : 0;
 }
 
-/* The init waits for "go" now; its descriptors are taken from outside, because a filtered process cannot be asked to send them. */
+/* The init waits for "go" now; its descriptors are taken from outside, because a filtered process cannot be
+ * asked to send them. */
 static int await_ready(struct lead *l, int *ret_listener, struct err *e)
 {
     struct msg m;
@@ -289,8 +293,9 @@ static void drop_foreign_fds(const struct plan *plan)
 {
     const struct pod *pod = plan->p.pod;
     int keep[KEEP_MAX + 2 * PLAN_CGROUPS_MAX] = {
-        plan->shim_sock, pod->user_ns, pod->net_ns, pod->ipc_ns, pod->uts_ns, pod->pid_ns, pod->empty_mnt_ns,
-        plan->p.stdio[0], plan->p.stdio[1], plan->p.stdio[2], plan->p.join_pidfd, pod->cni_net_ns,
+        plan->shim_sock,  pod->user_ns,     pod->net_ns,        pod->ipc_ns,
+        pod->uts_ns,      pod->pid_ns,      pod->empty_mnt_ns,  plan->p.stdio[0],
+        plan->p.stdio[1], plan->p.stdio[2], plan->p.join_pidfd, pod->cni_net_ns,
     };
     size_t n = 12;
 
@@ -309,11 +314,19 @@ static void drop_foreign_fds(const struct plan *plan)
 
 void launcher_main(struct plan *plan)
 {
-    struct lead l = {.plan = plan, .init_sock = -1, .joiner_pidfd = -1, .builder_sock = -1, .init_pidfd = -1, .mnt_ns = -1, .tty = -1, .console = -1,
+    struct lead l = {.plan = plan,
+                     .init_sock = -1,
+                     .joiner_pidfd = -1,
+                     .builder_sock = -1,
+                     .init_pidfd = -1,
+                     .mnt_ns = -1,
+                     .tty = -1,
+                     .console = -1,
                      .view = -1};
     struct err e = {0};
 
-    /* Not dumpable: what the launcher and its helpers hold must not be reachable by /proc from a container. */
+    /* Not dumpable: what the launcher and its helpers hold must not be reachable by /proc from a container.
+     */
     (void)prctl(PR_SET_DUMPABLE, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)prctl(PR_SET_NAME, "glovebox-launch");

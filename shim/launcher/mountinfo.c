@@ -15,7 +15,8 @@ static char *unescape(char *s)
     char *out = s;
 
     for (char *in = s; *in;) {
-        if (in[0] == '\\' && in[1] >= '0' && in[1] <= '3' && in[2] >= '0' && in[2] <= '7' && in[3] >= '0' && in[3] <= '7') {
+        if (in[0] == '\\' && in[1] >= '0' && in[1] <= '3' && in[2] >= '0' && in[2] <= '7' && in[3] >= '0' &&
+            in[3] <= '7') {
             *out++ = (char)((in[1] - '0') * 64 + (in[2] - '0') * 8 + (in[3] - '0'));
             in += 4;
         } else {
@@ -41,7 +42,9 @@ static bool parse_line(char *text, struct mountinfo_line *ret)
     (void)strsep(&tail, " ");
     if (!field[5] || !type || !tail)
         return false;
-    *ret = (struct mountinfo_line){.id = strtoull(field[0], NULL, 10), .point = unescape(field[4]), .type = type,
+    *ret = (struct mountinfo_line){.id = strtoull(field[0], NULL, 10),
+                                   .point = unescape(field[4]),
+                                   .type = type,
                                    .fs_options = unescape(tail)};
     return true;
 }
@@ -51,7 +54,8 @@ int mountinfo_read(int proc_self, struct mountinfo *ret, struct err *e)
     struct mountinfo m = {0};
     size_t cap = 0;
 
-    int r = file_read(proc_self, proc_self == AT_FDCWD ? "/proc/self/mountinfo" : "mountinfo", TEXT_MAX, &m.text, NULL, e);
+    int r = file_read(proc_self, proc_self == AT_FDCWD ? "/proc/self/mountinfo" : "mountinfo", TEXT_MAX,
+                      &m.text, NULL, e);
     if (r < 0)
         return r;
     char *rest = m.text;

@@ -10,7 +10,7 @@ struct mountinfo {
     struct mountinfo_line {
         uint64_t id;
         const char *point, *type, *fs_options; /* unescaped */
-    } *line;
+    } * line;
     size_t n;
 };
 int mountinfo_read(int proc_self, struct mountinfo *ret, struct err *e); /* AT_FDCWD: /proc/self */

@@ -9,20 +9,20 @@
 #include "base/scoped.h"
 
 enum place {
-    TOP,      /* attribute of the mount */
-    TREE,     /* recursive attribute */
+    TOP,  /* attribute of the mount */
+    TREE, /* recursive attribute */
     BIND,
     BIND_ALL,
-    SPREAD,   /* propagation */
+    SPREAD, /* propagation */
     REFUSED,
-    FS_RO,    /* read-only mount; of a fresh file system too */
+    FS_RO, /* read-only mount; of a fresh file system too */
     FS_SYNC,
     FS_DIRSYNC,
     FS_LAZY,
     COPY_UP,
     IDMAP,
     LOOP,
-    NOTHING,  /* understood, nothing to do */
+    NOTHING, /* understood, nothing to do */
 };
 
 static const struct word {
@@ -106,8 +106,8 @@ static const struct word *find(const char *word)
 /* For us, or for containerd; the kernel must not see them. */
 static bool is_private_word(const char *word)
 {
-    return strncmp(word, "X-containerd.", 13) == 0 || strncmp(word, "uidmap=", 7) == 0 || strncmp(word, "gidmap=", 7) == 0 ||
-           strncmp(word, "x-", 2) == 0;
+    return strncmp(word, "X-containerd.", 13) == 0 || strncmp(word, "uidmap=", 7) == 0 ||
+           strncmp(word, "gidmap=", 7) == 0 || strncmp(word, "x-", 2) == 0;
 }
 
 /* A later word wins over an earlier one. */
@@ -141,7 +141,9 @@ static int apply(struct mountopt *o, const struct word *w, const char *field, st
         o->propagation = w->set;
         break;
     case REFUSED:
-        return err_set(e, -EPERM, "%s: Bidirectional mount propagation is impossible for a pod in its own user namespace.", field);
+        return err_set(
+            e, -EPERM,
+            "%s: Bidirectional mount propagation is impossible for a pod in its own user namespace.", field);
     case FS_SYNC:
         o->fs_sync = true;
         break;
@@ -209,7 +211,8 @@ const char *mountopt_data(const struct mountopt *o, const char *key)
 const char *mountopt_known(size_t i)
 {
     for (size_t k = 0; k < ARRAY_LEN(words_known); k++)
-        if (words_known[k].place != REFUSED && words_known[k].place != COPY_UP && words_known[k].place != LOOP && i-- == 0)
+        if (words_known[k].place != REFUSED && words_known[k].place != COPY_UP &&
+            words_known[k].place != LOOP && i-- == 0)
             return words_known[k].word;
     return NULL;
 }

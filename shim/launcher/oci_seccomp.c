@@ -14,9 +14,9 @@
 #include "base/scoped.h"
 #include "shim/filter/filter.h"
 
-#define CODE_MAX 4096 /* BPF_MAXINSNS */
-#define NR_MAX 1024
-#define ARGS 6
+#define CODE_MAX  4096 /* BPF_MAXINSNS */
+#define NR_MAX    1024
+#define ARGS      6
 #define X32_FIRST 0x40000000U
 #if defined __x86_64__
 #define ARCH AUDIT_ARCH_X86_64
@@ -107,30 +107,37 @@ static long find_nr(const struct profile *p, const char *name)
 
 /* ---- reading ------------------------------------------------------------------------------------ */
 
-static int read_action(const json_t *v, const json_t *errno_ret, const char *field, uint32_t *ret, struct err *e)
+static int read_action(const json_t *v, const json_t *errno_ret, const char *field, uint32_t *ret,
+                       struct err *e)
 {
     static const struct {
         const char *name;
         uint32_t action;
         bool has_data;
     } actions[] = {
-        {"SCMP_ACT_ALLOW", SECCOMP_RET_ALLOW, false},          {"SCMP_ACT_ERRNO", SECCOMP_RET_ERRNO, true},
-        {"SCMP_ACT_KILL", SECCOMP_RET_KILL_THREAD, false},     {"SCMP_ACT_KILL_THREAD", SECCOMP_RET_KILL_THREAD, false},
-        {"SCMP_ACT_KILL_PROCESS", SECCOMP_RET_KILL_PROCESS, false}, {"SCMP_ACT_TRAP", SECCOMP_RET_TRAP, false},
-        {"SCMP_ACT_LOG", SECCOMP_RET_LOG, false},              {"SCMP_ACT_TRACE", SECCOMP_RET_TRACE, true},
+        {"SCMP_ACT_ALLOW", SECCOMP_RET_ALLOW, false},
+        {"SCMP_ACT_ERRNO", SECCOMP_RET_ERRNO, true},
+        {"SCMP_ACT_KILL", SECCOMP_RET_KILL_THREAD, false},
+        {"SCMP_ACT_KILL_THREAD", SECCOMP_RET_KILL_THREAD, false},
+        {"SCMP_ACT_KILL_PROCESS", SECCOMP_RET_KILL_PROCESS, false},
+        {"SCMP_ACT_TRAP", SECCOMP_RET_TRAP, false},
+        {"SCMP_ACT_LOG", SECCOMP_RET_LOG, false},
+        {"SCMP_ACT_TRACE", SECCOMP_RET_TRACE, true},
     };
     const char *name = json_string_value(v);
 
     if (!name)
         return err_set(e, -EINVAL, "linux.seccomp.%s is missing", field);
     if (strcmp(name, "SCMP_ACT_NOTIFY") == 0)
-        return err_set(e, -EINVAL, "linux.seccomp.%s: SCMP_ACT_NOTIFY conflicts with glovebox's own listener.", field);
+        return err_set(e, -EINVAL,
+                       "linux.seccomp.%s: SCMP_ACT_NOTIFY conflicts with glovebox's own listener.", field);
     for (size_t i = 0; i < ARRAY_LEN(actions); i++) {
         if (strcmp(actions[i].name, name) != 0)
             continue;
         json_int_t data = json_is_integer(errno_ret) ? json_integer_value(errno_ret) : EPERM;
         if (data < 0 || data > 4095)
-            return err_set(e, -EINVAL, "linux.seccomp.%s: errnoRet %lld is not between 0 and 4095", field, (long long)data);
+            return err_set(e, -EINVAL, "linux.seccomp.%s: errnoRet %lld is not between 0 and 4095", field,
+                           (long long)data);
         *ret = actions[i].action | (actions[i].has_data ? (uint32_t)data : 0);
         return 0;
     }
@@ -139,13 +146,14 @@ static int read_action(const json_t *v, const json_t *errno_ret, const char *fie
 
 static int read_condition(const json_t *v, struct condition *ret, struct err *e)
 {
-    static const char *const ops[] = {"SCMP_CMP_NE", "SCMP_CMP_LT", "SCMP_CMP_LE", "SCMP_CMP_EQ", "SCMP_CMP_GE", "SCMP_CMP_GT",
-                                      "SCMP_CMP_MASKED_EQ"};
+    static const char *const ops[] = {"SCMP_CMP_NE", "SCMP_CMP_LT", "SCMP_CMP_LE",       "SCMP_CMP_EQ",
+                                      "SCMP_CMP_GE", "SCMP_CMP_GT", "SCMP_CMP_MASKED_EQ"};
     const char *op = json_string_value(json_object_get(v, "op"));
     json_int_t index = json_integer_value(json_object_get(v, "index"));
 
     if (index < 0 || index >= ARGS)
-        return err_set(e, -EINVAL, "linux.seccomp.syscalls: argument index %lld is not between 0 and 5", (long long)index);
+        return err_set(e, -EINVAL, "linux.seccomp.syscalls: argument index %lld is not between 0 and 5",
+                       (long long)index);
     ret->arg = (unsigned)index;
     ret->value = (uint64_t)json_integer_value(json_object_get(v, "value"));
     ret->value2 = (uint64_t)json_integer_value(json_object_get(v, "valueTwo"));
@@ -170,7 +178,8 @@ static void add_clause(struct verdict *v, uint32_t action, const struct conditio
     *tail = clause;
 }
 
-static int read_args(const json_t *entry, struct condition c[], size_t max, size_t *ret_n, bool *ret_any, struct err *e)
+static int read_args(const json_t *entry, struct condition c[], size_t max, size_t *ret_n, bool *ret_any,
+                     struct err *e)
 {
     const json_t *args = json_object_get(entry, "args");
     size_t n = json_array_size(args);
@@ -198,7 +207,8 @@ static int read_entry(struct profile *p, const json_t *entry, struct err *e)
     uint32_t action = 0;
     const json_t *names = json_object_get(entry, "names");
 
-    int r = read_action(json_object_get(entry, "action"), json_object_get(entry, "errnoRet"), "syscalls.action", &action, e);
+    int r = read_action(json_object_get(entry, "action"), json_object_get(entry, "errnoRet"),
+                        "syscalls.action", &action, e);
     if (r == 0)
         r = read_args(entry, c, ARRAY_LEN(c), &n, &any, e);
     if (r < 0)
@@ -229,7 +239,8 @@ static int read_profile(struct profile *p, const json_t *root, struct err *e)
 
     if (json_object_get(root, "listenerPath"))
         return err_set(e, -EINVAL, "seccomp listenerPath conflicts with glovebox's own listener.");
-    int r = read_action(json_object_get(root, "defaultAction"), json_object_get(root, "defaultErrnoRet"), "defaultAction", &p->fallback, e);
+    int r = read_action(json_object_get(root, "defaultAction"), json_object_get(root, "defaultErrnoRet"),
+                        "defaultAction", &p->fallback, e);
     for (size_t i = 0; r == 0 && i < json_array_size(entries); i++)
         r = read_entry(p, json_array_get(entries, i), e);
     return r;
@@ -262,7 +273,8 @@ static void emit_return(struct writer *w, uint32_t action)
 
 static void emit_half(struct writer *w, unsigned arg, bool high)
 {
-    emit(w, BPF_LD | BPF_W | BPF_ABS, (uint32_t)(offsetof(struct seccomp_data, args) + arg * 8 + (high ? 4 : 0)), 0, 0);
+    emit(w, BPF_LD | BPF_W | BPF_ABS,
+         (uint32_t)(offsetof(struct seccomp_data, args) + arg * 8 + (high ? 4 : 0)), 0, 0);
 }
 
 /*
@@ -274,7 +286,8 @@ static size_t emit_condition(struct writer *w, const struct condition *c)
     uint64_t mask = c->op == CMP_MASKED_EQ ? c->value : UINT64_MAX;
     uint64_t value = c->op == CMP_MASKED_EQ ? c->value2 & mask : c->value;
     uint32_t hi = (uint32_t)(value >> 32), lo = (uint32_t)value;
-    const unsigned jeq = BPF_JMP | BPF_JEQ | BPF_K, jgt = BPF_JMP | BPF_JGT | BPF_K, jge = BPF_JMP | BPF_JGE | BPF_K;
+    const unsigned jeq = BPF_JMP | BPF_JEQ | BPF_K, jgt = BPF_JMP | BPF_JGT | BPF_K,
+                   jge = BPF_JMP | BPF_JGE | BPF_K;
     const unsigned and = BPF_ALU | BPF_AND | BPF_K, jump = BPF_JMP | BPF_JA;
 
     switch (c->op) {
@@ -359,7 +372,8 @@ static uint32_t fate_beyond(const struct profile *p)
 {
     uint32_t action = p->fallback & SECCOMP_RET_ACTION_FULL;
 
-    return action == SECCOMP_RET_ALLOW || action == SECCOMP_RET_LOG ? p->fallback : SECCOMP_RET_ERRNO | ENOSYS;
+    return action == SECCOMP_RET_ALLOW || action == SECCOMP_RET_LOG ? p->fallback
+                                                                    : SECCOMP_RET_ERRNO | ENOSYS;
 }
 
 static size_t make_runs(const struct profile *p, struct run *runs)
@@ -368,7 +382,8 @@ static size_t make_runs(const struct profile *p, struct run *runs)
 
     for (long nr = 0; nr <= p->highest; nr++) {
         const struct verdict *v = &p->nr[nr];
-        struct run next = {.first = (uint32_t)nr, .v = v->clauses ? v : NULL, .action = v->set ? v->action : p->fallback};
+        struct run next = {
+            .first = (uint32_t)nr, .v = v->clauses ? v : NULL, .action = v->set ? v->action : p->fallback};
         if (n == 0 || next.v || runs[n - 1].v || runs[n - 1].action != next.action)
             runs[n++] = next;
     }
@@ -413,7 +428,9 @@ int oci_seccomp_build(const char *json, struct sock_filter **ret, size_t *ret_n,
     write_profile(p, &w);
     if (w.n > CODE_MAX) {
         free(w.code);
-        return err_set(e, -E2BIG, "linux.seccomp: the profile needs %zu filter instructions, the kernel takes %d", w.n, CODE_MAX);
+        return err_set(e, -E2BIG,
+                       "linux.seccomp: the profile needs %zu filter instructions, the kernel takes %d", w.n,
+                       CODE_MAX);
     }
     *ret = w.code;
     *ret_n = w.n;

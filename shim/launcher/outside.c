@@ -26,12 +26,14 @@ struct attributes {
 static const char *rlimit_name(int resource)
 {
     static const char *const names[] = {
-        [RLIMIT_CPU] = "RLIMIT_CPU",         [RLIMIT_FSIZE] = "RLIMIT_FSIZE",           [RLIMIT_DATA] = "RLIMIT_DATA",
-        [RLIMIT_STACK] = "RLIMIT_STACK",     [RLIMIT_CORE] = "RLIMIT_CORE",             [RLIMIT_RSS] = "RLIMIT_RSS",
-        [RLIMIT_NPROC] = "RLIMIT_NPROC",     [RLIMIT_NOFILE] = "RLIMIT_NOFILE",         [RLIMIT_MEMLOCK] = "RLIMIT_MEMLOCK",
-        [RLIMIT_AS] = "RLIMIT_AS",           [RLIMIT_LOCKS] = "RLIMIT_LOCKS",           [RLIMIT_SIGPENDING] = "RLIMIT_SIGPENDING",
-        [RLIMIT_MSGQUEUE] = "RLIMIT_MSGQUEUE", [RLIMIT_NICE] = "RLIMIT_NICE",           [RLIMIT_RTPRIO] = "RLIMIT_RTPRIO",
-        [RLIMIT_RTTIME] = "RLIMIT_RTTIME",
+        [RLIMIT_CPU] = "RLIMIT_CPU",           [RLIMIT_FSIZE] = "RLIMIT_FSIZE",
+        [RLIMIT_DATA] = "RLIMIT_DATA",         [RLIMIT_STACK] = "RLIMIT_STACK",
+        [RLIMIT_CORE] = "RLIMIT_CORE",         [RLIMIT_RSS] = "RLIMIT_RSS",
+        [RLIMIT_NPROC] = "RLIMIT_NPROC",       [RLIMIT_NOFILE] = "RLIMIT_NOFILE",
+        [RLIMIT_MEMLOCK] = "RLIMIT_MEMLOCK",   [RLIMIT_AS] = "RLIMIT_AS",
+        [RLIMIT_LOCKS] = "RLIMIT_LOCKS",       [RLIMIT_SIGPENDING] = "RLIMIT_SIGPENDING",
+        [RLIMIT_MSGQUEUE] = "RLIMIT_MSGQUEUE", [RLIMIT_NICE] = "RLIMIT_NICE",
+        [RLIMIT_RTPRIO] = "RLIMIT_RTPRIO",     [RLIMIT_RTTIME] = "RLIMIT_RTTIME",
     };
 
     return resource >= 0 && (size_t)resource < ARRAY_LEN(names) ? names[resource] : "rlimit";
@@ -45,8 +47,9 @@ static int set_rlimits(pid_t pid, const struct spec_process *p, struct err *e)
         if (prlimit64(pid, l->resource, &want, &old) == 0)
             continue;
         if (errno == EPERM)
-            return err_set(e, -EPERM, "cannot raise %s from %llu to %llu: runtime lacks CAP_SYS_RESOURCE.", rlimit_name(l->resource),
-                           (unsigned long long)old.rlim_max, (unsigned long long)l->hard);
+            return err_set(e, -EPERM, "cannot raise %s from %llu to %llu: runtime lacks CAP_SYS_RESOURCE.",
+                           rlimit_name(l->resource), (unsigned long long)old.rlim_max,
+                           (unsigned long long)l->hard);
         return err_sys(e, "process.rlimits: %s", rlimit_name(l->resource));
     }
     return 0;
@@ -71,7 +74,9 @@ static int set_scheduler(pid_t pid, const struct spec_process *p, struct err *e)
 {
     if (!p->has_scheduler)
         return 0;
-    struct attributes attr = {.size = sizeof attr, .policy = (uint32_t)p->sched_policy, .nice = p->sched_nice,
+    struct attributes attr = {.size = sizeof attr,
+                              .policy = (uint32_t)p->sched_policy,
+                              .nice = p->sched_nice,
                               .priority = (uint32_t)p->sched_priority};
     return syscall(SYS_sched_setattr, pid, &attr, 0) < 0 ? err_sys(e, "process.scheduler") : 0;
 }

@@ -21,7 +21,8 @@ static bool same_file(const char *path, int fd)
 {
     struct stat a, b;
 
-    return fd >= 0 && stat(path, &a) == 0 && fstat(fd, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    return fd >= 0 && stat(path, &a) == 0 && fstat(fd, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
 }
 
 /* A member's namespaces by path must be this pod's own: anything else would lead out of it. */
@@ -33,18 +34,22 @@ static int check_namespaces(const struct launch_params *p, struct err *e)
         const char *name;
         int fd, other;
     } rows[] = {
-        {SPEC_NS_NETWORK, "network", pod->net_ns, pod->cni_net_ns}, {SPEC_NS_IPC, "ipc", pod->ipc_ns, -1},
-        {SPEC_NS_UTS, "uts", pod->uts_ns, -1},                      {SPEC_NS_USER, "user", pod->user_ns, -1},
+        {SPEC_NS_NETWORK, "network", pod->net_ns, pod->cni_net_ns},
+        {SPEC_NS_IPC, "ipc", pod->ipc_ns, -1},
+        {SPEC_NS_UTS, "uts", pod->uts_ns, -1},
+        {SPEC_NS_USER, "user", pod->user_ns, -1},
         {SPEC_NS_PID, "pid", pod->pid_ns, -1},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const char *path = p->spec->ns[rows[i].kind].path;
         if (path && !same_file(path, rows[i].fd) && !same_file(path, rows[i].other))
-            return err_set(e, -EPERM, "linux.namespaces: %s namespace %s is not this pod's", rows[i].name, path);
+            return err_set(e, -EPERM, "linux.namespaces: %s namespace %s is not this pod's", rows[i].name,
+                           path);
     }
     if (p->spec->ns[SPEC_NS_MOUNT].path || p->spec->ns[SPEC_NS_CGROUP].path || p->spec->ns[SPEC_NS_TIME].path)
-        return err_set(e, -EPERM, "linux.namespaces: mount, cgroup and time namespaces cannot be given by path");
+        return err_set(e, -EPERM,
+                       "linux.namespaces: mount, cgroup and time namespaces cannot be given by path");
     return 0;
 }
 
@@ -72,8 +77,9 @@ static int kind_of(const struct spec_mount *m, struct entry *entry, struct err *
         const char *type;
         enum entry_kind kind;
     } types[] = {
-        {"tmpfs", ENTRY_TMPFS},   {"proc", ENTRY_PROC},     {"sysfs", ENTRY_SYS},      {"devpts", ENTRY_DEVPTS},
-        {"mqueue", ENTRY_MQUEUE}, {"cgroup", ENTRY_CGROUP}, {"cgroup2", ENTRY_CGROUP},
+        {"tmpfs", ENTRY_TMPFS},    {"proc", ENTRY_PROC},     {"sysfs", ENTRY_SYS},
+        {"devpts", ENTRY_DEVPTS},  {"mqueue", ENTRY_MQUEUE}, {"cgroup", ENTRY_CGROUP},
+        {"cgroup2", ENTRY_CGROUP},
     };
     const char *type = m->type ? m->type : "";
 
@@ -109,9 +115,11 @@ int plan_entries(struct plan *plan, struct err *e)
     for (size_t i = 0; i < spec->n_mounts; i++) {
         const struct spec_mount *m = &spec->mounts[i];
         struct entry *entry = &plan->entries[i];
-        (void)snprintf(entry->field, sizeof entry->field, "mounts[%zu] (%.120s)", i, m->destination ? m->destination : "");
+        (void)snprintf(entry->field, sizeof entry->field, "mounts[%zu] (%.120s)", i,
+                       m->destination ? m->destination : "");
         entry->volume.fd = -1;
-        int r = mountopt_parse((const char *const *)m->options.item, m->options.n, entry->field, &entry->opt, e);
+        int r =
+            mountopt_parse((const char *const *)m->options.item, m->options.n, entry->field, &entry->opt, e);
         if (r == 0)
             r = kind_of(m, entry, e);
         if (r == 0)
@@ -131,7 +139,9 @@ static int clone_cgroups(struct plan *plan, struct err *e)
     plan->n_cgroups = plan->p.cgroup ? cgroup_views(plan->p.cgroup, plan->cgroups, PLAN_CGROUPS_MAX) : 0;
     for (size_t i = 0; i < plan->n_cgroups; i++) {
         int fd = mount_clone(plan->cgroups[i].dir, "", false);
-        int r = fd < 0 ? fd : mount_change(fd, &(struct mount_change){.set = quiet, .propagation = MS_PRIVATE, .user_ns = -1});
+        int r = fd < 0 ? fd
+                       : mount_change(fd, &(struct mount_change){
+                                              .set = quiet, .propagation = MS_PRIVATE, .user_ns = -1});
         if (r < 0)
             return err_set(e, r, "view of cgroup %s: %s", plan->cgroups[i].name, strerror(-r));
         plan->cgroup_mount[i] = fd;

@@ -51,8 +51,9 @@ static inline void helper_done_scoped(struct helper *h)
 }
 #define scoped_helper __attribute__((cleanup(helper_done_scoped)))
 
-static int helper_start(struct helper *h, uint64_t flags, int (*fn)(int sock, const struct spec *spec, struct err *e),
-                        const struct spec *spec, struct err *e)
+static int helper_start(struct helper *h, uint64_t flags,
+                        int (*fn)(int sock, const struct spec *spec, struct err *e), const struct spec *spec,
+                        struct err *e)
 {
     int pair[2];
     int r = msg_pair(pair, e);
@@ -163,7 +164,8 @@ static int send_namespace(int sock, int self, const char *name, struct err *e)
     return r < 0 ? err_set(e, r, "pod helper: %s", strerror(-r)) : 0;
 }
 
-/* Sends the CNI's network namespace and the empty mount namespace; with sysctls, waits for the holder's, sets them, says so. */
+/* Sends the CNI's network namespace and the empty mount namespace; with sysctls, waits for the holder's, sets
+ * them, says so. */
 static int opener_main(int sock, const struct spec *spec, struct err *e)
 {
     struct msg m = {.kind = MSG_READY};
@@ -227,7 +229,8 @@ static int map_ids(pid_t holder, uint32_t base, struct err *e)
     return 0;
 }
 
-/* A given user namespace must really have the range that the configuration says: everything is idmapped by it. */
+/* A given user namespace must really have the range that the configuration says: everything is idmapped by
+ * it. */
 static int check_map(pid_t holder, uint32_t base, struct err *e)
 {
     static const char *const files[] = {"uid_map", "gid_map"};
@@ -240,8 +243,12 @@ static int check_map(pid_t holder, uint32_t base, struct err *e)
         int r = file_read(AT_FDCWD, path, 4096, &text, NULL, e);
         if (r < 0)
             return r;
-        if (sscanf(text, "%u %u %u", &inside, &outside, &size) != 3 || inside != 0 || outside != base || size < IDS_SIZE)
-            return err_set(e, -EINVAL, "linux.namespaces: %s of the given user namespace is not that of linux.uidMappings", files[i]);
+        if (sscanf(text, "%u %u %u", &inside, &outside, &size) != 3 || inside != 0 || outside != base ||
+            size < IDS_SIZE)
+            return err_set(
+                e, -EINVAL,
+                "linux.namespaces: %s of the given user namespace is not that of linux.uidMappings",
+                files[i]);
     }
     return 0;
 }
@@ -250,17 +257,21 @@ static int check_map(pid_t holder, uint32_t base, struct err *e)
 static int take_range(struct pod *pod, const struct spec *spec, const char *state_dir, struct err *e)
 {
     if (spec->n_uid_map == 0 && spec->n_gid_map == 0 && spec->ns[SPEC_NS_USER].path)
-        return err_set(e, -EINVAL, "linux.uidMappings and gidMappings are missing for the given user namespace");
+        return err_set(e, -EINVAL,
+                       "linux.uidMappings and gidMappings are missing for the given user namespace");
     if (spec->n_uid_map == 0 && spec->n_gid_map == 0)
         return ids_take(state_dir, pod->id, &pod->base, &pod->range_lock, e);
 
     const struct spec_id_map *u = spec->uid_map, *g = spec->gid_map;
     if (spec->n_uid_map != 1 || spec->n_gid_map != 1 || u->container_id != 0 || u->size < IDS_SIZE ||
         g->container_id != 0 || g->size < IDS_SIZE || u->host_id != g->host_id)
-        return err_set(e, -EINVAL, "linux.uidMappings and gidMappings must be one equal range of 65536 ids from 0");
+        return err_set(e, -EINVAL,
+                       "linux.uidMappings and gidMappings must be one equal range of 65536 ids from 0");
     /* Above 2^31 ping sockets do not work: net.ipv4.ping_group_range ends there. */
     if (u->host_id == 0 || u->host_id > UINT32_MAX - IDS_SIZE)
-        return err_set(e, -EINVAL, "linux.uidMappings: the range must not hold the host's root, and not begin at %u", u->host_id);
+        return err_set(e, -EINVAL,
+                       "linux.uidMappings: the range must not hold the host's root, and not begin at %u",
+                       u->host_id);
     pod->base = u->host_id;
     pod->ids_given = true;
     return 0;
@@ -299,7 +310,8 @@ static int make_namespaces(struct pod *pod, const struct spec *spec, struct err 
     if (r < 0)
         return r;
     bool given = spec->ns[SPEC_NS_USER].path != NULL;
-    r = helper_start(&holder, given ? 0 : CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS, holder_main, spec, e);
+    r = helper_start(&holder, given ? 0 : CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS,
+                     holder_main, spec, e);
     if (r == 0)
         r = given ? msg_recv(holder.sock, HELPER_MS, &m, fds, e) : map_ids(holder.pid, pod->base, e);
     if (r == 0 && given)
@@ -345,7 +357,8 @@ void pod_free(struct pod *pod)
 {
     if (!pod)
         return;
-    int fds[] = {pod->user_ns, pod->net_ns, pod->ipc_ns, pod->uts_ns, pod->cni_net_ns, pod->pid_ns, pod->empty_mnt_ns};
+    int fds[] = {pod->user_ns,    pod->net_ns, pod->ipc_ns,      pod->uts_ns,
+                 pod->cni_net_ns, pod->pid_ns, pod->empty_mnt_ns};
     fd_close_all(fds, ARRAY_LEN(fds));
     ids_give_back(pod->range_lock);
     free(pod->id);

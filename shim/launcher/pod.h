@@ -15,13 +15,14 @@ struct spec;
 
 struct pod {
     char *id;
-    uint32_t base; /* host id of container id 0; the range is [base, base + 65536) */
-    bool ids_given; /* the specification brought the range: its file systems are shifted already, unless a mount says it is not */
+    uint32_t base;  /* host id of container id 0; the range is [base, base + 65536) */
+    bool ids_given; /* the specification brought the range: its file systems are shifted already, unless a
+                       mount says it is not */
     int user_ns, net_ns, ipc_ns, uts_ns; /* net_ns: the workload's empty one */
     int cni_net_ns;                      /* the sentry's: from the spec's path, or a fresh one with lo up */
-    int pid_ns;                          /* of the first container (shareProcessNamespace); -1 before it exists */
-    int empty_mnt_ns;                    /* a mount namespace with nothing in it, to start builders from */
-    int range_lock;                      /* holds the id range */
+    int pid_ns;       /* of the first container (shareProcessNamespace); -1 before it exists */
+    int empty_mnt_ns; /* a mount namespace with nothing in it, to start builders from */
+    int range_lock;   /* holds the id range */
     bool features_checked;
 };
 

@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "base/scoped.h"
 
-#define PASSWD_MAX (1u << 20)
+#define PASSWD_MAX   (1u << 20)
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 static const char *env_get(const struct spec_process *p, const char *key)
@@ -81,7 +81,8 @@ static char *home_of(uint32_t uid)
     scoped_free char *text = NULL;
     scoped_fd int fd = open("/etc/passwd", O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
-    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || fd_read_all(fd, PASSWD_MAX, &text, NULL, NULL) < 0)
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
+        fd_read_all(fd, PASSWD_MAX, &text, NULL, NULL) < 0)
         return NULL;
     char *rest = text;
     for (char *line; (line = strsep(&rest, "\n"));) {
@@ -128,7 +129,9 @@ void program_exec_error(const char *path, int r, struct err *e)
     static const struct {
         int r;
         const char *text;
-    } texts[] = {{-ENOEXEC, "exec format error"}, {-ENOENT, "no such file or directory"}, {-EACCES, "permission denied"},
+    } texts[] = {{-ENOEXEC, "exec format error"},
+                 {-ENOENT, "no such file or directory"},
+                 {-EACCES, "permission denied"},
                  {-E2BIG, "argument list too long"}};
 
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)

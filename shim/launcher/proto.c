@@ -56,9 +56,10 @@ int msg_recv_from(int sock, int pidfd, int timeout_ms, struct msg *m, int fds[MS
         fds[i] = -1;
     int r = wait_readable(sock, pidfd, timeout_ms);
     if (r < 0)
-        return err_set(e, r, "launch: %s", r == -ETIMEDOUT ? "a helper process did not answer in time"
-                                           : r == -EPIPE   ? "a helper process ended without an answer"
-                                                           : strerror(-r));
+        return err_set(e, r, "launch: %s",
+                       r == -ETIMEDOUT ? "a helper process did not answer in time"
+                       : r == -EPIPE   ? "a helper process ended without an answer"
+                                       : strerror(-r));
     r = fd_recv_msg(sock, &got, sizeof got, &n, fds, &n_fds);
     if (r == -ECONNRESET) { /* it ended without reading what we sent; its last words are still in the queue */
         n_fds = MSG_FDS_MAX;

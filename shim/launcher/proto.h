@@ -12,14 +12,14 @@
 
 enum msg_kind {
     MSG_NONE,
-    MSG_FAILED,   /* any -> launcher -> shim: r and text */
-    MSG_BORN,     /* joiner -> launcher -> shim: value = pid of the init; fd: its pidfd */
-    MSG_PID_NS,   /* launcher -> builder: fd of the pid namespace for /proc */
-    MSG_BUILT,    /* builder -> launcher: the tree stands; fds by `have` */
-    MSG_ROOT,     /* launcher -> init: fds: mount namespace [, pty] */
-    MSG_READY,    /* init -> launcher: value = descriptor number of the listener, value2 = pty master or -1 */
-    MSG_DONE,     /* launcher -> shim: result; fds by `have` */
-    MSG_GO,       /* shim -> init: exec now */
+    MSG_FAILED, /* any -> launcher -> shim: r and text */
+    MSG_BORN,   /* joiner -> launcher -> shim: value = pid of the init; fd: its pidfd */
+    MSG_PID_NS, /* launcher -> builder: fd of the pid namespace for /proc */
+    MSG_BUILT,  /* builder -> launcher: the tree stands; fds by `have` */
+    MSG_ROOT,   /* launcher -> init: fds: mount namespace [, pty] */
+    MSG_READY,  /* init -> launcher: value = descriptor number of the listener, value2 = pty master or -1 */
+    MSG_DONE,   /* launcher -> shim: result; fds by `have` */
+    MSG_GO,     /* shim -> init: exec now */
 };
 enum { HAVE_CONSOLE = 1, HAVE_TTY = 2, HAVE_VIEW = 4, HAVE_MNT = 8, HAVE_LISTENER = 16 }; /* in this order */
 

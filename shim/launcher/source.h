@@ -26,13 +26,14 @@ struct root_source {
     struct layer_dir *lower; /* topmost first */
     size_t n_lower;
     struct layer_dir upper, work; /* path NULL = none */
-    const char **options; /* other words: "index=off"; borrowed from the launch's rootfs mounts */
+    const char **options;         /* other words: "index=off"; borrowed from the launch's rootfs mounts */
     size_t n_options;
 };
 int root_source_open(const struct launch_params *p, struct root_source *ret, struct err *e);
 
 /* The overlay that options (lowerdir, upperdir, workdir, others) describe. */
-int overlay_source_open(const struct launch_params *p, const struct mountopt *o, struct root_source *ret, struct err *e);
+int overlay_source_open(const struct launch_params *p, const struct mountopt *o, struct root_source *ret,
+                        struct err *e);
 
 struct submount {
     char *path; /* relative to the volume */
@@ -47,7 +48,7 @@ struct volume {
     char *below;                 /* of it, "." = all */
 };
 /* field: "mounts[2] (/data)". opt: of the entry. */
-int volume_open(const struct launch_params *p, const struct spec_mount *m, const struct mountopt *opt, const char *field,
-                struct volume *ret, struct err *e);
+int volume_open(const struct launch_params *p, const struct spec_mount *m, const struct mountopt *opt,
+                const char *field, struct volume *ret, struct err *e);
 /* Is the entry a bind mount? */
 bool volume_is_bind(const struct spec_mount *m, const struct mountopt *opt);

@@ -28,8 +28,9 @@ static int cannot_idmap(int fd, const char *path, int r, struct err *e)
         return err_set(e, r, "snapshot file system at %s is an idmapped mount already.", path);
     if (r != -EINVAL)
         return err_set(e, r, "snapshot at %s: idmapped mount: %s", path, strerror(-r));
-    return err_set(e, r, "snapshot file system %s at %s has no idmapped mounts on kernel %s; use ext4, xfs or btrfs.",
-                   sys_fs_name(sys_fs_magic(fd), buf, sizeof buf), path, u.release);
+    return err_set(
+        e, r, "snapshot file system %s at %s has no idmapped mounts on kernel %s; use ext4, xfs or btrfs.",
+        sys_fs_name(sys_fs_magic(fd), buf, sizeof buf), path, u.release);
 }
 
 /*
@@ -44,7 +45,9 @@ static int clone_for(int user_ns, const char *path, bool recursive, struct err *
     scoped_fd int fd = mount_clone(AT_FDCWD, path, recursive);
     if (fd < 0)
         return err_set(e, fd, "snapshot %s: %s", path, strerror(-fd));
-    int r = mount_change(fd, &(struct mount_change){.propagation = MS_PRIVATE, .user_ns = user_ns, .recursive = recursive,
+    int r = mount_change(fd, &(struct mount_change){.propagation = MS_PRIVATE,
+                                                    .user_ns = user_ns,
+                                                    .recursive = recursive,
                                                     .set = MOUNT_ATTR_NODEV});
     if (r < 0)
         return cannot_idmap(fd, path, r, e);
@@ -102,7 +105,8 @@ struct overlay_dirs {
     size_t n;
 };
 
-static int add_dir(struct overlay_dirs *d, char *path /* taken */, int user_ns, struct layer_dir *slot, struct err *e)
+static int add_dir(struct overlay_dirs *d, char *path /* taken */, int user_ns, struct layer_dir *slot,
+                   struct err *e)
 {
     d->path[d->n] = path;
     d->user_ns[d->n] = user_ns;
@@ -113,10 +117,13 @@ static int add_dir(struct overlay_dirs *d, char *path /* taken */, int user_ns, 
     return mount_id(path, &d->mount[d->n - 1], e);
 }
 
-static int collect_dirs(const struct pod *pod, const struct mountopt *o, struct root_source *s, struct overlay_dirs *d, struct err *e)
+static int collect_dirs(const struct pod *pod, const struct mountopt *o, struct root_source *s,
+                        struct overlay_dirs *d, struct err *e)
 {
-    const int lower_ns = pod->ids_given && !o->idmap ? -1 : pod->user_ns, upper_ns = pod->ids_given ? -1 : pod->user_ns;
-    const char *list = mountopt_data(o, "lowerdir"), *upper = mountopt_data(o, "upperdir"), *work = mountopt_data(o, "workdir");
+    const int lower_ns = pod->ids_given && !o->idmap ? -1 : pod->user_ns,
+              upper_ns = pod->ids_given ? -1 : pod->user_ns;
+    const char *list = mountopt_data(o, "lowerdir"), *upper = mountopt_data(o, "upperdir"),
+               *work = mountopt_data(o, "workdir");
 
     if (!list || !list[0])
         return err_set(e, -EINVAL, "rootfs: overlay without lowerdir");
@@ -167,7 +174,8 @@ static int clone_group(struct root_source *s, struct overlay_dirs *d, size_t fir
     return 0;
 }
 
-int overlay_source_open(const struct launch_params *p, const struct mountopt *o, struct root_source *s, struct err *e)
+int overlay_source_open(const struct launch_params *p, const struct mountopt *o, struct root_source *s,
+                        struct err *e)
 {
     struct overlay_dirs *d = xcalloc(1, sizeof *d);
 
@@ -221,7 +229,8 @@ static int open_other(const struct launch_params *p, const struct launch_mount *
     free(list);
     if (fd < 0)
         return err_wrap(e, fd, "rootfs %s", m->source ? m->source : "");
-    int r = mount_change(fd, &(struct mount_change){.propagation = MS_PRIVATE, .user_ns = whole_ns(p->pod, o)});
+    int r =
+        mount_change(fd, &(struct mount_change){.propagation = MS_PRIVATE, .user_ns = whole_ns(p->pod, o)});
     if (r < 0)
         return cannot_idmap(fd, m->source ? m->source : m->type, r, e);
     s->mount = take_fd(fd);

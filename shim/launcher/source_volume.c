@@ -25,7 +25,8 @@
  * Attributes a bind mount may only gain: the host's own read-only, nosuid... on the source mount stay,
  * whatever the options say.
  */
-#define ONLY_GAINED (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_NOSYMFOLLOW)
+#define ONLY_GAINED                                                                                          \
+    (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_NOSYMFOLLOW)
 
 bool volume_is_bind(const struct spec_mount *m, const struct mountopt *opt)
 {
@@ -35,9 +36,10 @@ bool volume_is_bind(const struct spec_mount *m, const struct mountopt *opt)
 /* Kernel interfaces, which no volume can mean: below a recursive bind they are left out. */
 static bool is_pseudo_fs(const char *name)
 {
-    static const char *const pseudo[] = {"proc",       "sysfs",      "cgroup",      "cgroup2", "devpts",   "bpf",      "debugfs",
-                                         "tracefs",    "securityfs", "mqueue",      "hugetlbfs", "nsfs",   "binfmt_misc",
-                                         "pstore",     "efivarfs",   "configfs",    "autofs",  "selinuxfs"};
+    static const char *const pseudo[] = {"proc",      "sysfs",   "cgroup",      "cgroup2",    "devpts",
+                                         "bpf",       "debugfs", "tracefs",     "securityfs", "mqueue",
+                                         "hugetlbfs", "nsfs",    "binfmt_misc", "pstore",     "efivarfs",
+                                         "configfs",  "autofs",  "selinuxfs"};
 
     for (size_t i = 0; i < ARRAY_LEN(pseudo); i++)
         if (strcmp(pseudo[i], name) == 0)
@@ -95,8 +97,8 @@ static bool tmpfs_works_unmapped(int fd)
 }
 
 /* 0, 1: is a kernel interface and left out, or -errno. */
-static int idmap_one(const struct pod *pod, int fd, const struct mount_change *change, const char *path, const char *field,
-                     struct err *e)
+static int idmap_one(const struct pod *pod, int fd, const struct mount_change *change, const char *path,
+                     const char *field, struct err *e)
 {
     struct mount_change c = *change;
     struct utsname u = {0};
@@ -123,7 +125,8 @@ static int idmap_one(const struct pod *pod, int fd, const struct mount_change *c
             return 0;
     }
     (void)uname(&u);
-    (void)err_set(e, -EINVAL, "%s: volume %s (%s) has no idmapped mounts on kernel %s.", field, path, name, u.release);
+    (void)err_set(e, -EINVAL, "%s: volume %s (%s) has no idmapped mounts on kernel %s.", field, path, name,
+                  u.release);
     return r;
 }
 
@@ -149,8 +152,8 @@ static int add_submount(const struct pod *pod, struct volume *v, const char *top
     return 0;
 }
 
-static int add_submounts(const struct pod *pod, struct volume *v, const char *top, const struct mount_change *change,
-                         const char *field, struct err *e)
+static int add_submounts(const struct pod *pod, struct volume *v, const char *top,
+                         const struct mount_change *change, const char *field, struct err *e)
 {
     scoped_mountinfo struct mountinfo m = {0};
     size_t n_top = strcmp(top, "/") == 0 ? 0 : strlen(top);
@@ -176,9 +179,10 @@ static int real_path(int fd, char *out, size_t size, struct err *e)
     return 0;
 }
 
-/* The recursive idmap failed, and inner mounts of a detached tree cannot be changed singly: clone each alone. */
-static int open_singly(const struct pod *pod, const char *source, const struct mount_change *change, const char *field,
-                       struct volume *v, struct err *e)
+/* The recursive idmap failed, and inner mounts of a detached tree cannot be changed singly: clone each alone.
+ */
+static int open_singly(const struct pod *pod, const char *source, const struct mount_change *change,
+                       const char *field, struct volume *v, struct err *e)
 {
     char top[PATH_MAX];
     scoped_fd int at = open(source, O_PATH | O_CLOEXEC);
@@ -234,7 +238,8 @@ static char *layers_of(char *options)
             const char *dir = word + strlen(keys[k]);
             if (strncmp(word, keys[k], strlen(keys[k])) != 0)
                 continue;
-            char *longer = k == 2 ? xasprintf("%s%s%s", dir, list[0] ? ":" : "", list) : xasprintf("%s%s%s", list, list[0] ? ":" : "", dir);
+            char *longer = k == 2 ? xasprintf("%s%s%s", dir, list[0] ? ":" : "", list)
+                                  : xasprintf("%s%s%s", list, list[0] ? ":" : "", dir);
             free(list);
             list = longer;
         }
@@ -279,19 +284,21 @@ static int check_source(int fd, const char *source, const char *field, bool *ret
     if (fstat(fd, &st) < 0)
         return err_sys(e, "%s: volume %s", field, source);
     if (S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode))
-        return err_set(e, -EPERM, "%s: %s is a device; host devices are not available in a sandbox", field, source);
+        return err_set(e, -EPERM, "%s: %s is a device; host devices are not available in a sandbox", field,
+                       source);
     *ret_is_dir = S_ISDIR(st.st_mode);
     return 0;
 }
 
-int volume_open(const struct launch_params *p, const struct spec_mount *m, const struct mountopt *opt, const char *field,
-                struct volume *ret, struct err *e)
+int volume_open(const struct launch_params *p, const struct spec_mount *m, const struct mountopt *opt,
+                const char *field, struct volume *ret, struct err *e)
 {
     struct volume v = {.fd = -1};
 
     if (!m->source || !m->source[0])
         return err_set(e, -EINVAL, "%s: a bind mount needs a source", field);
-    scoped_free char *source = m->source[0] == '/' ? xstrdup(m->source) : xasprintf("%s/%s", p->bundle, m->source);
+    scoped_free char *source =
+        m->source[0] == '/' ? xstrdup(m->source) : xasprintf("%s/%s", p->bundle, m->source);
     scoped_fd int fd = mount_clone(AT_FDCWD, source, opt->recursive);
     if (fd < 0)
         return err_set(e, fd, "%s: volume %s: %s", field, source,
@@ -301,8 +308,10 @@ int volume_open(const struct launch_params *p, const struct spec_mount *m, const
         return r;
 
     bool shifted = p->pod->ids_given && !opt->idmap && m->n_uid_map == 0;
-    struct mount_change tree = {.set = opt->rec_set | MOUNT_ATTR_NODEV, .clear = opt->rec_clear & ~(uint64_t)ONLY_GAINED,
-                                .propagation = opt->propagation, .user_ns = shifted ? -1 : p->pod->user_ns,
+    struct mount_change tree = {.set = opt->rec_set | MOUNT_ATTR_NODEV,
+                                .clear = opt->rec_clear & ~(uint64_t)ONLY_GAINED,
+                                .propagation = opt->propagation,
+                                .user_ns = shifted ? -1 : p->pod->user_ns,
                                 .recursive = opt->recursive};
     r = mount_change(fd, &tree);
     if (r == 0)

@@ -121,18 +121,41 @@ const char *sys_fs_name(long magic, char *buf, size_t size)
         long magic;
         const char *name;
     } known[] = {
-        {EXT4_SUPER_MAGIC, "ext4"}, {XFS_SUPER_MAGIC, "xfs"},       {BTRFS_SUPER_MAGIC, "btrfs"},
-        {TMPFS_MAGIC, "tmpfs"},     {OVERLAYFS_SUPER_MAGIC, "overlay"}, {NFS_SUPER_MAGIC, "nfs"},
-        {0x65735546, "fuse"},       {0xFF534D42, "cifs"},           {0xFE534D42, "smb"},
-        {V9FS_MAGIC, "9p"},         {PROC_SUPER_MAGIC, "proc"},     {SYSFS_MAGIC, "sysfs"},
-        {CGROUP_SUPER_MAGIC, "cgroup"}, {CGROUP2_SUPER_MAGIC, "cgroup2"}, {DEVPTS_SUPER_MAGIC, "devpts"},
-        {SQUASHFS_MAGIC, "squashfs"}, {EROFS_SUPER_MAGIC_V1, "erofs"}, {0x858458f6, "ramfs"},
-        {0x2fc12fc1, "zfs"},        {0xCAFE4A11, "bpf"},            {DEBUGFS_MAGIC, "debugfs"},
-        {TRACEFS_MAGIC, "tracefs"}, {SECURITYFS_MAGIC, "securityfs"}, {0x19800202, "mqueue"},
-        {HUGETLBFS_MAGIC, "hugetlbfs"}, {NSFS_MAGIC, "nsfs"},       {BINFMTFS_MAGIC, "binfmt_misc"},
-        {PSTOREFS_MAGIC, "pstore"}, {EFIVARFS_MAGIC, "efivarfs"},   {0x62656570, "configfs"},
-        {AUTOFS_SUPER_MAGIC, "autofs"}, {F2FS_SUPER_MAGIC, "f2fs"},   {CEPH_SUPER_MAGIC, "ceph"},
-        {SELINUX_MAGIC, "selinuxfs"}, {0x00c36400, "ceph"},
+        {EXT4_SUPER_MAGIC, "ext4"},
+        {XFS_SUPER_MAGIC, "xfs"},
+        {BTRFS_SUPER_MAGIC, "btrfs"},
+        {TMPFS_MAGIC, "tmpfs"},
+        {OVERLAYFS_SUPER_MAGIC, "overlay"},
+        {NFS_SUPER_MAGIC, "nfs"},
+        {0x65735546, "fuse"},
+        {0xFF534D42, "cifs"},
+        {0xFE534D42, "smb"},
+        {V9FS_MAGIC, "9p"},
+        {PROC_SUPER_MAGIC, "proc"},
+        {SYSFS_MAGIC, "sysfs"},
+        {CGROUP_SUPER_MAGIC, "cgroup"},
+        {CGROUP2_SUPER_MAGIC, "cgroup2"},
+        {DEVPTS_SUPER_MAGIC, "devpts"},
+        {SQUASHFS_MAGIC, "squashfs"},
+        {EROFS_SUPER_MAGIC_V1, "erofs"},
+        {0x858458f6, "ramfs"},
+        {0x2fc12fc1, "zfs"},
+        {0xCAFE4A11, "bpf"},
+        {DEBUGFS_MAGIC, "debugfs"},
+        {TRACEFS_MAGIC, "tracefs"},
+        {SECURITYFS_MAGIC, "securityfs"},
+        {0x19800202, "mqueue"},
+        {HUGETLBFS_MAGIC, "hugetlbfs"},
+        {NSFS_MAGIC, "nsfs"},
+        {BINFMTFS_MAGIC, "binfmt_misc"},
+        {PSTOREFS_MAGIC, "pstore"},
+        {EFIVARFS_MAGIC, "efivarfs"},
+        {0x62656570, "configfs"},
+        {AUTOFS_SUPER_MAGIC, "autofs"},
+        {F2FS_SUPER_MAGIC, "f2fs"},
+        {CEPH_SUPER_MAGIC, "ceph"},
+        {SELINUX_MAGIC, "selinuxfs"},
+        {0x00c36400, "ceph"},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(known); i++)
@@ -156,7 +179,8 @@ int mount_change(int fd, const struct mount_change *c)
 
 int mount_clone(int dir, const char *path, bool recursive)
 {
-    unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | (recursive ? AT_RECURSIVE : 0) | (path[0] ? 0 : AT_EMPTY_PATH);
+    unsigned flags =
+        OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | (recursive ? AT_RECURSIVE : 0) | (path[0] ? 0 : AT_EMPTY_PATH);
     int fd = open_tree(dir, path, flags);
 
     return fd < 0 ? -errno : fd;
@@ -164,7 +188,8 @@ int mount_clone(int dir, const char *path, bool recursive)
 
 int mount_attach(int mount, int target)
 {
-    return move_mount(mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0 ? -errno : 0;
+    return move_mount(mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0 ? -errno
+                                                                                                    : 0;
 }
 
 int mount_log(int fs, int r, struct err *e, const char *what)

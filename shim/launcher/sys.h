@@ -47,13 +47,16 @@ int mount_clone(int dir, const char *path, bool recursive);
 /* Attach a detached mount onto the object held by target. 0 or -errno. */
 int mount_attach(int mount, int target);
 
-/* fsopen ... fsmount with string options {key, value} (value NULL = flag). A descriptor or -errno, e names the option. */
+/* fsopen ... fsmount with string options {key, value} (value NULL = flag). A descriptor or -errno, e names
+ * the option. */
 struct mount_option {
     const char *key, *value;
 };
 int mount_new(const char *type, const struct mount_option *options, size_t n, uint64_t attr, struct err *e);
-int mount_create(int fs, uint64_t attr, struct err *e); /* FSCONFIG_CMD_CREATE and fsmount of a prepared context */
+int mount_create(int fs, uint64_t attr,
+                 struct err *e); /* FSCONFIG_CMD_CREATE and fsmount of a prepared context */
 /* What the kernel wrote into the fs context ("e overlay: ..."), appended to e. */
 int mount_log(int fs, int r, struct err *e, const char *what);
 
-int sys_write_text(int dir, const char *path, const char *text); /* one write to an existing file; 0 or -errno */
+int sys_write_text(int dir, const char *path,
+                   const char *text); /* one write to an existing file; 0 or -errno */

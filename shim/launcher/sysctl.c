@@ -49,7 +49,8 @@ int sysctl_apply_cni(int proc_sys, const struct spec *spec, struct err *e)
     return 0;
 }
 
-/* In the workload's network namespace ids are the pod's: a range of the host's makes no sense there (EINVAL), and devices are missing. */
+/* In the workload's network namespace ids are the pod's: a range of the host's makes no sense there (EINVAL),
+ * and devices are missing. */
 static bool is_forgivable(const struct spec_pair *p, int r)
 {
     return is_net(p) && (r == -ENOENT || r == -EINVAL);
@@ -64,7 +65,8 @@ int sysctl_apply_pod(int proc_sys, const struct spec *spec, const struct sysctl_
     bool *left = xcalloc(spec->n_sysctl + 1, sizeof *left);
     int r = 0;
 
-    if (setns(ns->net, CLONE_NEWNET) < 0 || setns(ns->ipc, CLONE_NEWIPC) < 0 || setns(ns->uts, CLONE_NEWUTS) < 0)
+    if (setns(ns->net, CLONE_NEWNET) < 0 || setns(ns->ipc, CLONE_NEWIPC) < 0 ||
+        setns(ns->uts, CLONE_NEWUTS) < 0)
         return err_sys(e, "enter the pod's namespaces");
     for (int as_pod = 0; as_pod < 2; as_pod++) {
         if (as_pod && (setns(ns->user, CLONE_NEWUSER) < 0 || sys_setresgid(0) < 0 || sys_setresuid(0) < 0))

@@ -9,11 +9,13 @@
 
 struct spec;
 
-/* proc_sys: a descriptor of the host's /proc/sys, which shows the namespaces of whoever opens a file in it. */
+/* proc_sys: a descriptor of the host's /proc/sys, which shows the namespaces of whoever opens a file in it.
+ */
 
 /* In the CNI namespace, after it was entered: what the sentry needs, then net.* of the spec. */
 int sysctl_apply_cni(int proc_sys, const struct spec *spec, struct err *e);
-/* Enters the pod's namespaces and writes everything of the spec there. The caller's ids change: its last step. */
+/* Enters the pod's namespaces and writes everything of the spec there. The caller's ids change: its last
+ * step. */
 struct sysctl_ns {
     int user, net, ipc, uts;
 };

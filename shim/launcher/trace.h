@@ -9,7 +9,8 @@ struct trace;
 
 struct trace *trace_new(void); /* NULL when there is no memory */
 void trace_free(struct trace *t);
-/* who: one letter (S shim, L launcher, X builder, W joiner, Y init); step: a literal, it stays valid after fork. */
+/* who: one letter (S shim, L launcher, X builder, W joiner, Y init); step: a literal, it stays valid after
+ * fork. */
 void trace_step(struct trace *t, char who, const char *step);
 /* One debug line for each step, with microseconds since the start. */
 void trace_log(const struct trace *t, const char *id);

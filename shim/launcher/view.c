@@ -94,20 +94,27 @@ static void put_meminfo(struct strbuf *s, const struct view_facts *f)
         const char *key;
         int64_t kib;
     } rows[] = {
-        {"MemTotal", total},   {"MemFree", total}, {"MemAvailable", total}, {"Buffers", 0},   {"Cached", 0},
-        {"SwapCached", 0},     {"Active", 0},      {"Inactive", 0},         {"Active(anon)", 0}, {"Inactive(anon)", 0},
-        {"Active(file)", 0},   {"Inactive(file)", 0}, {"Unevictable", 0},   {"Mlocked", 0},   {"SwapTotal", 0},
-        {"SwapFree", 0},       {"Dirty", 0},       {"Writeback", 0},        {"AnonPages", 0}, {"Mapped", 0},
-        {"Shmem", 0},          {"KReclaimable", 0}, {"Slab", 0},            {"SReclaimable", 0}, {"SUnreclaim", 0},
-        {"KernelStack", 0},    {"PageTables", 0},  {"NFS_Unstable", 0},     {"Bounce", 0},    {"WritebackTmp", 0},
-        {"CommitLimit", total}, {"Committed_AS", 0}, {"VmallocTotal", 34359738367}, {"VmallocUsed", 0}, {"VmallocChunk", 0},
-        {"AnonHugePages", 0},
+        {"MemTotal", total},    {"MemFree", total},  {"MemAvailable", total},
+        {"Buffers", 0},         {"Cached", 0},       {"SwapCached", 0},
+        {"Active", 0},          {"Inactive", 0},     {"Active(anon)", 0},
+        {"Inactive(anon)", 0},  {"Active(file)", 0}, {"Inactive(file)", 0},
+        {"Unevictable", 0},     {"Mlocked", 0},      {"SwapTotal", 0},
+        {"SwapFree", 0},        {"Dirty", 0},        {"Writeback", 0},
+        {"AnonPages", 0},       {"Mapped", 0},       {"Shmem", 0},
+        {"KReclaimable", 0},    {"Slab", 0},         {"SReclaimable", 0},
+        {"SUnreclaim", 0},      {"KernelStack", 0},  {"PageTables", 0},
+        {"NFS_Unstable", 0},    {"Bounce", 0},       {"WritebackTmp", 0},
+        {"CommitLimit", total}, {"Committed_AS", 0}, {"VmallocTotal", 34359738367},
+        {"VmallocUsed", 0},     {"VmallocChunk", 0}, {"AnonHugePages", 0},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         strbuf_printf(s, "%s:%*" PRId64 " kB\n", rows[i].key, 23 - (int)strlen(rows[i].key), rows[i].kib);
-    strbuf_printf(s, "HugePages_Total:       0\nHugePages_Free:        0\nHugePages_Rsvd:        0\nHugePages_Surp:        0\n"
-                     "Hugepagesize:   %8" PRId64 " kB\n", f->huge_page_bytes / 1024);
+    strbuf_printf(s,
+                  "HugePages_Total:       0\nHugePages_Free:        0\nHugePages_Rsvd:        "
+                  "0\nHugePages_Surp:        0\n"
+                  "Hugepagesize:   %8" PRId64 " kB\n",
+                  f->huge_page_bytes / 1024);
 }
 
 static void put_cpuinfo(struct strbuf *s, const struct view_facts *f)
@@ -124,8 +131,10 @@ static void put_stat(struct strbuf *s, const struct view_facts *f)
     strbuf_printf(s, "cpu  0 0 0 %" PRId64 " 0 0 0 0 0 0\n", idle * n);
     for (int i = 0; i < n; i++)
         strbuf_printf(s, "cpu%d 0 0 0 %" PRId64 " 0 0 0 0 0 0\n", i, idle);
-    strbuf_printf(s, "intr 0\nctxt 0\nbtime %" PRId64 "\nprocesses 1\nprocs_running 1\nprocs_blocked 0\n"
-                     "softirq 0 0 0 0 0 0 0 0 0 0 0\n", f->boot_time);
+    strbuf_printf(s,
+                  "intr 0\nctxt 0\nbtime %" PRId64 "\nprocesses 1\nprocs_running 1\nprocs_blocked 0\n"
+                  "softirq 0 0 0 0 0 0 0 0 0 0 0\n",
+                  f->boot_time);
 }
 
 static void put_loadavg(struct strbuf *s, const struct view_facts *f UNUSED)
@@ -145,7 +154,9 @@ static void put_swaps(struct strbuf *s, const struct view_facts *f UNUSED)
 
 static void put_vmstat(struct strbuf *s, const struct view_facts *f UNUSED)
 {
-    strbuf_puts(s, "nr_free_pages 0\npgpgin 0\npgpgout 0\npswpin 0\npswpout 0\npgfault 0\npgmajfault 0\noom_kill 0\n");
+    strbuf_puts(
+        s,
+        "nr_free_pages 0\npgpgin 0\npgpgout 0\npswpin 0\npswpout 0\npgfault 0\npgmajfault 0\noom_kill 0\n");
 }
 
 static void put_partitions(struct strbuf *s, const struct view_facts *f UNUSED)
@@ -175,9 +186,14 @@ static const struct {
     bool (*shown)(const struct view_facts *f);
     void (*put)(struct strbuf *s, const struct view_facts *f);
 } proc_files[] = {
-    {"meminfo", limits_memory, put_meminfo}, {"cpuinfo", limits_cpu, put_cpuinfo}, {"stat", always, put_stat},
-    {"loadavg", always, put_loadavg},        {"version", has_version, put_version}, {"swaps", always, put_swaps},
-    {"vmstat", always, put_vmstat},          {"partitions", always, put_partitions},
+    {"meminfo", limits_memory, put_meminfo},
+    {"cpuinfo", limits_cpu, put_cpuinfo},
+    {"stat", always, put_stat},
+    {"loadavg", always, put_loadavg},
+    {"version", has_version, put_version},
+    {"swaps", always, put_swaps},
+    {"vmstat", always, put_vmstat},
+    {"partitions", always, put_partitions},
 };
 _Static_assert(ARRAY_LEN(proc_files) <= VIEW_FILES_MAX, "more synthetic files than a caller has room for");
 
@@ -233,14 +249,30 @@ int launch_view_update(int proc_view_fd, int64_t cpu_milli, int64_t memory_bytes
 
 /* ---- /sys --------------------------------------------------------------------------------------- */
 
-/* "%R" 0-(n-1), "%M" mask of n bits, "%K" kernel_max, "%T" transparent huge pages, "%P" their size, "%I" memory of node 0. */
+/* "%R" 0-(n-1), "%M" mask of n bits, "%K" kernel_max, "%T" transparent huge pages, "%P" their size, "%I"
+ * memory of node 0. */
 static const struct {
     const char *path;
     const char *text; /* NULL = directory */
 } sys_tree[] = {
-    {"block", NULL}, {"bus", NULL}, {"class", NULL}, {"class/net", NULL}, {"class/block", NULL}, {"dev", NULL},
-    {"dev/block", NULL}, {"dev/char", NULL}, {"devices", NULL}, {"devices/system", NULL}, {"devices/virtual", NULL},
-    {"firmware", NULL}, {"fs", NULL}, {"fs/cgroup", NULL}, {"kernel", NULL}, {"kernel/mm", NULL}, {"module", NULL}, {"power", NULL},
+    {"block", NULL},
+    {"bus", NULL},
+    {"class", NULL},
+    {"class/net", NULL},
+    {"class/block", NULL},
+    {"dev", NULL},
+    {"dev/block", NULL},
+    {"dev/char", NULL},
+    {"devices", NULL},
+    {"devices/system", NULL},
+    {"devices/virtual", NULL},
+    {"firmware", NULL},
+    {"fs", NULL},
+    {"fs/cgroup", NULL},
+    {"kernel", NULL},
+    {"kernel/mm", NULL},
+    {"module", NULL},
+    {"power", NULL},
     {"kernel/mm/hugepages", NULL},
     {"kernel/mm/transparent_hugepage", NULL},
     {"kernel/mm/transparent_hugepage/enabled", "%T"},
@@ -288,7 +320,9 @@ static void put_node_meminfo(struct strbuf *s, const struct view_facts *f)
 {
     int64_t kib = (f->memory_bytes ? f->memory_bytes : f->host_memory_bytes) / 1024;
 
-    strbuf_printf(s, "Node 0 MemTotal: %14" PRId64 " kB\nNode 0 MemFree:  %14" PRId64 " kB\nNode 0 MemUsed:  %14d kB\n", kib, kib, 0);
+    strbuf_printf(
+        s, "Node 0 MemTotal: %14" PRId64 " kB\nNode 0 MemFree:  %14" PRId64 " kB\nNode 0 MemUsed:  %14d kB\n",
+        kib, kib, 0);
 }
 
 static void put_sys(struct strbuf *s, const char *text, const struct view_facts *f)
@@ -323,7 +357,8 @@ static int write_cpu(int dir, int cpu, struct err *e)
     const struct {
         const char *name;
         int value;
-    } files[] = {{"core_id", cpu}, {"physical_package_id", 0}, {"thread_siblings_list", cpu}, {"core_cpus_list", cpu}};
+    } files[] = {
+        {"core_id", cpu}, {"physical_package_id", 0}, {"thread_siblings_list", cpu}, {"core_cpus_list", cpu}};
 
     (void)snprintf(base, sizeof base, "devices/system/cpu/cpu%d", cpu);
     int r = make_dir(dir, base, e);
@@ -338,7 +373,8 @@ static int write_cpu(int dir, int cpu, struct err *e)
     return r;
 }
 
-int view_write_sys(int dir, const struct view_facts *f, const char *const *cgroups, size_t n_cgroups, struct err *e)
+int view_write_sys(int dir, const struct view_facts *f, const char *const *cgroups, size_t n_cgroups,
+                   struct err *e)
 {
     scoped_strbuf struct strbuf s;
     int r = 0;

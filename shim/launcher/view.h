@@ -10,12 +10,12 @@
 #include "base/err.h"
 
 struct view_facts {
-    int cpus;              /* shown; 0 = no limit: cpuinfo and stat stay the kernel's */
+    int cpus; /* shown; 0 = no limit: cpuinfo and stat stay the kernel's */
     int host_cpus;
-    int64_t memory_bytes;  /* 0 = no limit: meminfo stays the kernel's */
+    int64_t memory_bytes; /* 0 = no limit: meminfo stays the kernel's */
     int64_t host_memory_bytes, huge_page_bytes;
-    int64_t boot_time;     /* seconds */
-    char *cpuinfo;         /* stanzas of the first `cpus` processors */
+    int64_t boot_time;            /* seconds */
+    char *cpuinfo;                /* stanzas of the first `cpus` processors */
     char *thp_enabled, *thp_size; /* of the host */
     char *version;
 };
@@ -29,7 +29,8 @@ size_t view_proc_names(const struct view_facts *f, const char *out[VIEW_FILES_MA
 /* Writes the files of /proc into dir, in place if they exist (binds of them show the new text). */
 int view_write_proc(int dir, const struct view_facts *f, struct err *e);
 /* The /sys tree, with mount points below fs/cgroup for `cgroups`. */
-int view_write_sys(int dir, const struct view_facts *f, const char *const *cgroups, size_t n_cgroups, struct err *e);
+int view_write_sys(int dir, const struct view_facts *f, const char *const *cgroups, size_t n_cgroups,
+                   struct err *e);
 
 /* For the shim, after an update of the limits: rewrites launch_result.proc_view_fd. */
 int launch_view_update(int proc_view_fd, int64_t cpu_milli, int64_t memory_bytes, struct err *e);

@@ -14,12 +14,12 @@
 
 #define PLACE_BESIDE_HOST "/run/glovebox"
 
-
 static int make_tmpfs(struct err *e)
 {
     static const char *const dirs[] = {"n", "v", "o"};
     const struct mount_option options[] = {{"source", "glovebox"}, {"mode", "0700"}, {"size", "64k"}};
-    scoped_fd int fs = mount_new("tmpfs", options, ARRAY_LEN(options), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, e);
+    scoped_fd int fs = mount_new("tmpfs", options, ARRAY_LEN(options),
+                                 MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, e);
 
     if (fs < 0)
         return fs;

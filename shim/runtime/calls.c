@@ -24,7 +24,8 @@ int runtime_exec(struct runtime *rt, const struct rt_exec *req, struct err *e)
     if (init->reaped || init->deleting)
         return err_set(e, -EBADFD, "cannot exec in a stopped state");
     if (!state_name_is_valid(req->exec_id))
-        return err_set(e, -EINVAL, "exec_id: \"%.80s\" is not a valid name", req->exec_id ? req->exec_id : "");
+        return err_set(e, -EINVAL, "exec_id: \"%.80s\" is not a valid name",
+                       req->exec_id ? req->exec_id : "");
     if (strcmp(req->exec_id, req->id) == 0 || process_find(rt, req->id, req->exec_id, NULL))
         return err_set(e, -EEXIST, "exec %s: already exists", req->exec_id);
     int r = stdio_check(req->uri, e);
@@ -147,14 +148,19 @@ void runtime_wait_cancel(struct rt_waiter *w)
     free(w);
 }
 
-int runtime_state(struct runtime *rt, const char *id, const char *exec_id, struct rt_state *ret, struct err *e)
+int runtime_state(struct runtime *rt, const char *id, const char *exec_id, struct rt_state *ret,
+                  struct err *e)
 {
     struct process *p = process_for(rt, id, exec_id, OP_STATE, e);
 
     if (!p)
         return e->code;
-    *ret = (struct rt_state){.id = p->c->id, .exec_id = p->exec_id, .bundle = p->c->bundle,
-                             .uri = {p->uri[0], p->uri[1], p->uri[2]}, .terminal = p->terminal, .state = p->state,
+    *ret = (struct rt_state){.id = p->c->id,
+                             .exec_id = p->exec_id,
+                             .bundle = p->c->bundle,
+                             .uri = {p->uri[0], p->uri[1], p->uri[2]},
+                             .terminal = p->terminal,
+                             .state = p->state,
                              .process = p->exit};
     if (!p->exit_told) { /* not before its event */
         ret->process.status = 0;
@@ -195,7 +201,8 @@ int runtime_pids(struct runtime *rt, const char *id, struct rt_pid **ret, size_t
     return 0;
 }
 
-int runtime_resize(struct runtime *rt, const char *id, const char *exec_id, unsigned width, unsigned height, struct err *e)
+int runtime_resize(struct runtime *rt, const char *id, const char *exec_id, unsigned width, unsigned height,
+                   struct err *e)
 {
     struct process *p = process_for(rt, id, exec_id, OP_RESIZE, e);
 
@@ -236,8 +243,8 @@ int runtime_update(struct runtime *rt, const char *id, const char *json, size_t 
         return fail(e, r, "Update");
     struct container *c = p->c;
     struct err view_error = {0};
-    if (c->proc_view_fd >= 0 && launch_view_update(c->proc_view_fd, cgroup_cpu_limit_milli(c->cg), cgroup_memory_limit(c->cg),
-                                                   &view_error) < 0)
+    if (c->proc_view_fd >= 0 && launch_view_update(c->proc_view_fd, cgroup_cpu_limit_milli(c->cg),
+                                                   cgroup_memory_limit(c->cg), &view_error) < 0)
         log_warn("the container's view of its limits is old", "id=%s error=%s", id, err_text(&view_error));
     pod_view_update(rt);
     return 0;

@@ -51,8 +51,10 @@ static struct mounts *mounts_copy(const struct launch_mount *from, size_t n)
         char **options = xcalloc(from[i].n_options + 1, sizeof *options);
         for (size_t k = 0; k < from[i].n_options; k++)
             options[k] = xstrdup(from[i].options[k]);
-        m->item[i] = (struct launch_mount){.type = xstrdup(from[i].type), .source = xstrdup(from[i].source),
-                                           .target = xstrdup(from[i].target), .options = (const char *const *)options,
+        m->item[i] = (struct launch_mount){.type = xstrdup(from[i].type),
+                                           .source = xstrdup(from[i].source),
+                                           .target = xstrdup(from[i].target),
+                                           .options = (const char *const *)options,
                                            .n_options = from[i].n_options};
     }
     return m;
@@ -62,7 +64,10 @@ static struct container *container_new(struct runtime *rt, const struct rt_creat
 {
     struct container *c = xcalloc(1, sizeof *c);
 
-    *c = (struct container){.rt = rt, .id = xstrdup(req->id), .bundle = xstrdup(req->bundle), .proc_view_fd = -1,
+    *c = (struct container){.rt = rt,
+                            .id = xstrdup(req->id),
+                            .bundle = xstrdup(req->bundle),
+                            .proc_view_fd = -1,
                             .rootfs = mounts_copy(req->rootfs, req->n_rootfs)};
     list_init(&c->execs);
     process_init(&c->init, c, NULL);
@@ -77,7 +82,8 @@ static struct container *container_new(struct runtime *rt, const struct rt_creat
 
 static void container_free(struct container *c)
 {
-    struct source *sources[] = {c->oom_watch, c->sweep_timer, c->hold_timer, c->freeze_timer, c->refreeze_timer};
+    struct source *sources[] = {c->oom_watch, c->sweep_timer, c->hold_timer, c->freeze_timer,
+                                c->refreeze_timer};
 
     for (size_t i = 0; i < ARRAY_LEN(sources); i++)
         source_free(sources[i]);
@@ -166,8 +172,12 @@ static void on_created(void *data, int r, struct launch_result *result, const st
     pod_view_update(c->rt);
     log_info("container created", "id=%s pid=%d pod=%s", c->id, p->pid, c->rt->pod_id);
 
-    const struct rt_create req = {.id = c->id, .bundle = c->bundle, .rootfs = c->rootfs->item, .n_rootfs = c->rootfs->n,
-                                  .terminal = p->terminal, .uri = {p->uri[0], p->uri[1], p->uri[2]}};
+    const struct rt_create req = {.id = c->id,
+                                  .bundle = c->bundle,
+                                  .rootfs = c->rootfs->item,
+                                  .n_rootfs = c->rootfs->n,
+                                  .terminal = p->terminal,
+                                  .uri = {p->uri[0], p->uri[1], p->uri[2]}};
     const struct rt_event_info info = {.id = c->id, .process = p->exit, .create = &req};
     c->rt->sink.publish(c->rt->sink.data, RT_CREATED, &info);
     mounts_free(take(c->rootfs));
@@ -211,7 +221,7 @@ static int load_spec(struct container *c, struct err *e)
     const struct spec_namespace *pid = &c->spec->ns[SPEC_NS_PID];
     c->private_pid_ns = pid->present && !pid->path;
     c->cgroup_path = c->spec->cgroups_path && *c->spec->cgroups_path ? xstrdup(c->spec->cgroups_path)
-                                                                      : xasprintf("/%s/%s", c->rt->ns, c->id);
+                                                                     : xasprintf("/%s/%s", c->rt->ns, c->id);
     return 0;
 }
 

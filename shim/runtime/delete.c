@@ -25,7 +25,8 @@ static void exec_deleted(struct process *p)
     answer_with(&a, 0, &exit, NULL);
 }
 
-/* A snapshot that is mounted on the host's side of the bundle; lazily, since a slow umount must not delay the answer. */
+/* A snapshot that is mounted on the host's side of the bundle; lazily, since a slow umount must not delay the
+ * answer. */
 static void unmount_rootfs(const char *bundle)
 {
     scoped_free char *path = xasprintf("%s/rootfs", bundle);
@@ -72,8 +73,8 @@ static void on_drained(void *data)
         container_deleted(c);
         return;
     }
-    int r = launch_hooks(c->rt->loop, c->spec, HOOK_POSTSTOP, c->id, c->bundle, p->pid, "stopped", on_poststop, p,
-                         &p->pending.launch, &e);
+    int r = launch_hooks(c->rt->loop, c->spec, HOOK_POSTSTOP, c->id, c->bundle, p->pid, "stopped",
+                         on_poststop, p, &p->pending.launch, &e);
     if (r < 0)
         on_poststop(p, r, NULL, &e);
     else

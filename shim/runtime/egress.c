@@ -17,9 +17,9 @@
 #include "shim/runtime/internal.h"
 #include "shim/sentry/sentry.h"
 
-#define ANNOTATION "glovebox.dev/egress"
-#define NOTHING "{\"name\":\"none\"}"
-#define RESOLV_CONF "/etc/resolv.conf"
+#define ANNOTATION      "glovebox.dev/egress"
+#define NOTHING         "{\"name\":\"none\"}"
+#define RESOLV_CONF     "/etc/resolv.conf"
 #define RESOLV_CONF_MAX 65536
 
 /* The file that the pod's resolv.conf is a bind mount of. */
@@ -62,7 +62,8 @@ int runtime_set_egress(struct runtime *rt, const char *json, size_t len, struct 
 
 int runtime_confirm_egress(struct runtime *rt, struct err *e)
 {
-    return rt->sentry ? sentry_confirm_policy(rt->sentry, e) : err_set(e, -EBUSY, "the pod has no sentry: failed precondition");
+    return rt->sentry ? sentry_confirm_policy(rt->sentry, e)
+                      : err_set(e, -EBUSY, "the pod has no sentry: failed precondition");
 }
 
 int egress_begin(struct runtime *rt, const struct spec *spec, struct err *e)

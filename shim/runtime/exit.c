@@ -12,8 +12,8 @@
 #include "shim/cgroup/cgroup.h"
 #include "shim/runtime/internal.h"
 
-#define HOLD_MS 10000 /* an exec in uninterruptible sleep must not hide the container's end */
-#define SWEEP_MS 5
+#define HOLD_MS    10000 /* an exec in uninterruptible sleep must not hide the container's end */
+#define SWEEP_MS   5
 #define SWEEPS_MAX 400
 
 void answer_waiters(struct process *p, int r, const struct err *e)
@@ -41,7 +41,8 @@ static void exit_tell(struct process *p)
     if (!p->exec_id && container_note(c, &e) < 0)
         log_warn("cannot note the exit", "id=%s error=%s", c->id, err_text(&e));
     tell(p, RT_EXITED);
-    log_info("process exited", "id=%s exec=%s pid=%d status=%u", c->id, p->exec_id ? p->exec_id : "", p->pid, p->exit.status);
+    log_info("process exited", "id=%s exec=%s pid=%d status=%u", c->id, p->exec_id ? p->exec_id : "", p->pid,
+             p->exit.status);
     answer_waiters(p, 0, NULL);
     if (!p->exec_id)
         quiet_update(c->rt);
@@ -156,7 +157,8 @@ void oom_check(struct container *c)
     if (n <= c->oom_told)
         return;
     c->oom_told = n;
-    log_info("the kernel killed a process of the container for memory", "id=%s kills=%llu", c->id, (unsigned long long)n);
+    log_info("the kernel killed a process of the container for memory", "id=%s kills=%llu", c->id,
+             (unsigned long long)n);
     tell(&c->init, RT_OOM);
 }
 
@@ -176,7 +178,8 @@ void oom_arm(struct container *c)
 
     c->oom_told = cgroup_oom_count(c->cg); /* a directory that was there already has its history */
     if (fd < 0) {
-        log_warn("no notice of memory kills, they are seen at the end only", "id=%s error=%s", c->id, err_text(&e));
+        log_warn("no notice of memory kills, they are seen at the end only", "id=%s error=%s", c->id,
+                 err_text(&e));
         return;
     }
     int r = loop_add_fd(c->rt->loop, fd, EPOLLIN, on_oom, c, &c->oom_watch);

@@ -12,7 +12,8 @@ static const enum proc_state next[PS_STATES][PROC_EVENTS] = {
     [PS_PAUSED] = {[EV_REAPED] = PS_STOPPED, [EV_THAWED] = PS_RUNNING},
     [PS_STOPPED] = {[EV_DELETE] = PS_DELETING},
 };
-static_assert(ARRAY_LEN(next) == PS_STATES && ARRAY_LEN(next[0]) == PROC_EVENTS, "every state and event has a cell");
+static_assert(ARRAY_LEN(next) == PS_STATES && ARRAY_LEN(next[0]) == PROC_EVENTS,
+              "every state and event has a cell");
 
 enum proc_state fsm_next(enum proc_state state, enum proc_event event)
 {
@@ -29,17 +30,32 @@ struct verdict {
  * The texts are what the reference shim answers: clients compare some of them.  A container that is
  * still being created does not exist yet for anyone but Delete and Kill, which abandon it.
  */
-#define ABSENT {-ENOENT, "container not created: not found"}
-#define GONE {-ENOENT, "process does not exist: not found"}
-#define FINISHED {-ESRCH, "process already finished: not found"}
-#define NOT_CREATED {-EBUSY, "process not created: failed precondition"}
-#define WRONG(text) {-EBADFD, text}
+#define ABSENT                                                                                               \
+    {                                                                                                        \
+        -ENOENT, "container not created: not found"                                                          \
+    }
+#define GONE                                                                                                 \
+    {                                                                                                        \
+        -ENOENT, "process does not exist: not found"                                                         \
+    }
+#define FINISHED                                                                                             \
+    {                                                                                                        \
+        -ESRCH, "process already finished: not found"                                                        \
+    }
+#define NOT_CREATED                                                                                          \
+    {                                                                                                        \
+        -EBUSY, "process not created: failed precondition"                                                   \
+    }
+#define WRONG(text)                                                                                          \
+    {                                                                                                        \
+        -EBADFD, text                                                                                        \
+    }
 
-#define ALL_ABSENT                                                                                 \
-    {                                                                                              \
-        [OP_START] = ABSENT, [OP_EXEC] = ABSENT, [OP_PAUSE] = ABSENT, [OP_RESUME] = ABSENT,        \
-        [OP_UPDATE] = ABSENT, [OP_STATS] = ABSENT, [OP_PIDS] = ABSENT, [OP_RESIZE] = ABSENT,       \
-        [OP_CLOSE_IO] = ABSENT, [OP_WAIT] = ABSENT, [OP_STATE] = ABSENT,                           \
+#define ALL_ABSENT                                                                                           \
+    {                                                                                                        \
+        [OP_START] = ABSENT, [OP_EXEC] = ABSENT, [OP_PAUSE] = ABSENT, [OP_RESUME] = ABSENT,                  \
+        [OP_UPDATE] = ABSENT, [OP_STATS] = ABSENT, [OP_PIDS] = ABSENT, [OP_RESIZE] = ABSENT,                 \
+        [OP_CLOSE_IO] = ABSENT, [OP_WAIT] = ABSENT, [OP_STATE] = ABSENT,                                     \
     }
 
 static const struct verdict init_rules[PS_STATES][PROC_OPS] = {
@@ -57,7 +73,8 @@ static const struct verdict init_rules[PS_STATES][PROC_OPS] = {
                     [OP_DELETE] = WRONG("cannot delete a paused process"),
                     [OP_EXEC] = WRONG("cannot exec in a paused state"),
                     [OP_PAUSE] = WRONG("cannot pause a paused container"),
-                    [OP_RESUME] = {-EBUSY, "cannot resume a container that is being paused: failed precondition"}},
+                    [OP_RESUME] = {-EBUSY,
+                                   "cannot resume a container that is being paused: failed precondition"}},
     [PS_PAUSED] = {[OP_START] = WRONG("cannot start a paused process"),
                    [OP_DELETE] = WRONG("cannot delete a paused process"),
                    [OP_EXEC] = WRONG("cannot exec in a paused state"),
@@ -71,9 +88,16 @@ static const struct verdict init_rules[PS_STATES][PROC_OPS] = {
                     [OP_STATS] = {-ENOENT, "cgroup does not exist: not found"},
                     [OP_PIDS] = FINISHED,
                     [OP_RESIZE] = WRONG("cannot resize a stopped process")},
-    [PS_DELETING] = {[OP_START] = GONE, [OP_DELETE] = GONE, [OP_KILL] = FINISHED, [OP_EXEC] = GONE,
-                     [OP_PAUSE] = GONE, [OP_RESUME] = GONE, [OP_UPDATE] = GONE, [OP_STATS] = GONE,
-                     [OP_PIDS] = GONE, [OP_RESIZE] = GONE},
+    [PS_DELETING] = {[OP_START] = GONE,
+                     [OP_DELETE] = GONE,
+                     [OP_KILL] = FINISHED,
+                     [OP_EXEC] = GONE,
+                     [OP_PAUSE] = GONE,
+                     [OP_RESUME] = GONE,
+                     [OP_UPDATE] = GONE,
+                     [OP_STATS] = GONE,
+                     [OP_PIDS] = GONE,
+                     [OP_RESIZE] = GONE},
 };
 
 static const struct verdict exec_rules[PS_STATES][PROC_OPS] = {

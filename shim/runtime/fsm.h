@@ -5,10 +5,9 @@
  *
  *             launched         start           started          pause         frozen
  *   CREATING ---------> CREATED ------> STARTING ------> RUNNING ------> PAUSING ------> PAUSED
- *      | launch failed     | reaped       | failed         | reaped ^ thawed |             | thawed -> RUNNING
- *      v                   v              v                v        `--------'             | reaped
- *    (gone)             STOPPED <---------+----------------+-------------------------------'
- *                          | delete
+ *      | launch failed     | reaped       | failed         | reaped ^ thawed |             | thawed ->
+ * RUNNING v                   v              v                v        `--------'             | reaped (gone)
+ * STOPPED <---------+----------------+-------------------------------' | delete
  *                          v
  *                       DELETING --> (gone)
  *

@@ -27,11 +27,16 @@ int process_open_stdio(struct process *p, void (*ready)(void *, int, const struc
 {
     struct runtime *rt = p->c->rt;
     bool given = p->io_uid || p->io_gid;
-    const struct stdio_params params = {
-        .loop = rt->loop, .reaper = rt->reaper, .ns = rt->ns, .id = p->exec_id ? p->exec_id : p->c->id,
-        .uri = {p->uri[0], p->uri[1], p->uri[2]}, .terminal = p->terminal,
-        .uid = given ? p->io_uid : host_id(rt->pod, p->spec->uid), .gid = given ? p->io_gid : host_id(rt->pod, p->spec->gid),
-        .ready = ready, .data = p};
+    const struct stdio_params params = {.loop = rt->loop,
+                                        .reaper = rt->reaper,
+                                        .ns = rt->ns,
+                                        .id = p->exec_id ? p->exec_id : p->c->id,
+                                        .uri = {p->uri[0], p->uri[1], p->uri[2]},
+                                        .terminal = p->terminal,
+                                        .uid = given ? p->io_uid : host_id(rt->pod, p->spec->uid),
+                                        .gid = given ? p->io_gid : host_id(rt->pod, p->spec->gid),
+                                        .ready = ready,
+                                        .data = p};
 
     int r = stdio_open(&params, &p->io, e);
     if (r >= 0 && p->close_stdin)
@@ -51,7 +56,8 @@ static int shared_pid_ns(const struct runtime *rt, const struct container *c)
     void *value;
 
     if (!path || stat(path, &want) < 0 ||
-        (rt->pod->pid_ns >= 0 && fstat(rt->pod->pid_ns, &have) == 0 && have.st_dev == want.st_dev && have.st_ino == want.st_ino))
+        (rt->pod->pid_ns >= 0 && fstat(rt->pod->pid_ns, &have) == 0 && have.st_dev == want.st_dev &&
+         have.st_ino == want.st_ino))
         return -1;
     while (map_next(rt->containers, &at, NULL, &value)) {
         const struct container *other = value;
@@ -66,7 +72,8 @@ static int shared_pid_ns(const struct runtime *rt, const struct container *c)
     return -1;
 }
 
-int process_launch(struct process *p, const struct launch_mount *rootfs, size_t n_rootfs, launch_done_fn done, struct err *e)
+int process_launch(struct process *p, const struct launch_mount *rootfs, size_t n_rootfs, launch_done_fn done,
+                   struct err *e)
 {
     struct container *c = p->c;
     struct runtime *rt = c->rt;
@@ -75,10 +82,19 @@ int process_launch(struct process *p, const struct launch_mount *rootfs, size_t 
     struct pod pod = *rt->pod; /* a view of it; the launcher has forked when this returns */
     if (pid_ns >= 0)
         pod.pid_ns = pid_ns;
-    const struct launch_params params = {
-        .pod = &pod, .id = c->id, .bundle = c->bundle, .spec = c->spec, .process = p->spec, .rootfs = rootfs,
-        .n_rootfs = n_rootfs, .cgroup = c->cg, .stdio = {fds[0], fds[1], fds[2]}, .shares_pid_ns = !c->private_pid_ns,
-        .join = p->exec_id ? c->init.pid : 0, .join_pidfd = p->exec_id ? c->init.pidfd : -1, .debug = rt->debug};
+    const struct launch_params params = {.pod = &pod,
+                                         .id = c->id,
+                                         .bundle = c->bundle,
+                                         .spec = c->spec,
+                                         .process = p->spec,
+                                         .rootfs = rootfs,
+                                         .n_rootfs = n_rootfs,
+                                         .cgroup = c->cg,
+                                         .stdio = {fds[0], fds[1], fds[2]},
+                                         .shares_pid_ns = !c->private_pid_ns,
+                                         .join = p->exec_id ? c->init.pid : 0,
+                                         .join_pidfd = p->exec_id ? c->init.pidfd : -1,
+                                         .debug = rt->debug};
 
     assert(!p->pending.launch);
     int r = launch_start(rt->loop, &params, done, p, &p->pending.launch, e);
@@ -127,7 +143,9 @@ int process_adopt(struct process *p, struct launch_result *result, struct err *e
     if (r < 0)
         return err_wrap(e, r, "hand the process to the sentry");
     if (p->terminal != (console >= 0))
-        return err_set(e, -EIO, p->terminal ? "the launcher gave no terminal" : "the launcher gave a terminal nobody asked for");
+        return err_set(e, -EIO,
+                       p->terminal ? "the launcher gave no terminal"
+                                   : "the launcher gave a terminal nobody asked for");
     if (console >= 0)
         r = stdio_set_console(p->io, take_fd(console), e);
     if (r == 0 && p->has_size)

@@ -14,7 +14,7 @@
 #include "shim/runtime/uri.h"
 
 #define READY_TIMEOUT_MS 10000
-#define TERM_TIMEOUT_MS 12000 /* what the reference shim grants */
+#define TERM_TIMEOUT_MS  12000 /* what the reference shim grants */
 
 struct logger {
     struct loop *loop;
@@ -140,7 +140,10 @@ int logger_start(const struct logger_params *p, struct logger **ret, struct err 
         child(argv, env, src);
 
     struct logger *l = xcalloc(1, sizeof *l);
-    *l = (struct logger){.loop = p->loop, .pid = pid, .ready_fd = take_fd(ready_r), .must_confirm = p->uri->must_confirm,
+    *l = (struct logger){.loop = p->loop,
+                         .pid = pid,
+                         .ready_fd = take_fd(ready_r),
+                         .must_confirm = p->uri->must_confirm,
                          .ev = p->events};
     l->watch = reaper_add(p->reaper, pid, -1, on_exit_, l);
     (void)loop_add_timer(p->loop, READY_TIMEOUT_MS, on_ready_timeout, l, &l->timer);

@@ -14,8 +14,9 @@ struct uri;
 struct logger;
 
 struct logger_events {
-    void (*ready)(void *data, int r, const struct err *e); /* once; r < 0: it failed or did not get ready in time */
-    void (*ended)(void *data);                             /* once, after ready: it has exited */
+    void (*ready)(void *data, int r,
+                  const struct err *e); /* once; r < 0: it failed or did not get ready in time */
+    void (*ended)(void *data);          /* once, after ready: it has exited */
     void *data;
 };
 

@@ -4,7 +4,8 @@
  *   1. The sentry is made quiet first: it answers what is in flight and takes no more, so that no
  *      emulated call is performed and then interrupted by the freezer (it would happen twice).
  *   2. Then the container's cgroup is asked to freeze.  A process that waits for the sentry to take its
- *      call is in an interruptible sleep: it is frozen there, and the kernel restarts the call after the thaw.
+ *      call is in an interruptible sleep: it is frozen there, and the kernel restarts the call after the
+ * thaw.
  *   3. Calls of it that the sentry has taken and that block (a connect) are given back for a restart, which
  *      the freezer's signal makes invisible; those of containers that run on are left alone.
  *   4. When nothing is PAUSING any more the sentry serves again, unless no container of the pod could call
@@ -27,10 +28,10 @@
 #include "shim/runtime/probes.h"
 #include "shim/sentry/sentry.h"
 
-#define QUIET_MS 3000  /* for the sentry to become quiet */
-#define FREEZE_MS 5000 /* for the kernel to freeze; a v1 freezer is asked again meanwhile */
+#define QUIET_MS       3000 /* for the sentry to become quiet */
+#define FREEZE_MS      5000 /* for the kernel to freeze; a v1 freezer is asked again meanwhile */
 #define FREEZE_TICK_MS 1
-#define LET_DIE_MS 20
+#define LET_DIE_MS     20
 
 static void freeze_begin(struct container *c);
 static void pod_resume_check(struct runtime *rt);
@@ -112,7 +113,8 @@ static void on_refreeze(void *data)
  */
 void pause_let_die(struct container *c)
 {
-    if (c->init.state != PS_PAUSED || cgroup_host_mode() != CGROUP_V1 || c->refreeze_timer || (c->sleep && !c->lazy))
+    if (c->init.state != PS_PAUSED || cgroup_host_mode() != CGROUP_V1 || c->refreeze_timer ||
+        (c->sleep && !c->lazy))
         return;
     (void)cgroup_freeze(c->cg, false, NULL);
     (void)loop_add_timer(c->rt->loop, LET_DIE_MS, on_refreeze, c, &c->refreeze_timer);
@@ -133,7 +135,8 @@ static void each_pausing(struct runtime *rt, void (*fn)(struct container *c))
 /* May any container of the pod call the sentry, or will it? */
 static bool someone_runs(struct runtime *rt)
 {
-    static const bool runs[PS_STATES] = {[PS_CREATING] = true, [PS_CREATED] = true, [PS_STARTING] = true, [PS_RUNNING] = true};
+    static const bool runs[PS_STATES] = {
+        [PS_CREATING] = true, [PS_CREATED] = true, [PS_STARTING] = true, [PS_RUNNING] = true};
     size_t at = 0;
     void *value;
 
@@ -154,7 +157,8 @@ static bool someone_pauses(struct runtime *rt)
     return false;
 }
 
-/* Only after the stop was asked for: a call given back to a thread that goes on would end with an odd error. */
+/* Only after the stop was asked for: a call given back to a thread that goes on would end with an odd error.
+ */
 void pause_release_parked(struct container *c)
 {
     struct err e = {0};
@@ -233,7 +237,8 @@ static void probes_update(struct runtime *rt)
     if (!want)
         probes_free(take(rt->probes));
     else if (!rt->probes && probes_new(rt->loop, rt->pod->cni_net_ns, &rt->probes, &e) < 0)
-        log_warn("probes by network are not answered while the pod is paused", "pod=%s why=%s", rt->pod_id, err_text(&e));
+        log_warn("probes by network are not answered while the pod is paused", "pod=%s why=%s", rt->pod_id,
+                 err_text(&e));
 }
 
 void quiet_update(struct runtime *rt)
@@ -398,7 +403,8 @@ void runtime_pause_pod(struct runtime *rt, rt_done_fn done, void *data)
     if (rt->pod_answer.fn)
         err_set(&e, -EBUSY, "the pod is being paused already: failed precondition");
     else if (rt->broken || !rt->sentry)
-        err_set(&e, -EBUSY, "%s", rt->broken ? rt->broken : "the pod has no running container: failed precondition");
+        err_set(&e, -EBUSY, "%s",
+                rt->broken ? rt->broken : "the pod has no running container: failed precondition");
     if (e.code) {
         answer_with(&a, e.code, NULL, &e);
         return;

@@ -1,4 +1,5 @@
-/* The pod behind the containers: made with the first one, gone with the last; the sentry's death; the state file. */
+/* The pod behind the containers: made with the first one, gone with the last; the sentry's death; the state
+ * file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -48,8 +49,9 @@ static void on_sentry_died(void *data, int status)
 
     if (rt->broken)
         return;
-    scoped_free char *how = WIFSIGNALED(status) ? xasprintf("signal %d, %s", WTERMSIG(status), strsignal(WTERMSIG(status)))
-                                                : xasprintf("exit status %d", WEXITSTATUS(status));
+    scoped_free char *how = WIFSIGNALED(status)
+                                ? xasprintf("signal %d, %s", WTERMSIG(status), strsignal(WTERMSIG(status)))
+                                : xasprintf("exit status %d", WEXITSTATUS(status));
     rt->broken = xasprintf("the sentry of this pod died (%s), so all its containers were killed", how);
     log_error("the sentry died, the pod is killed", "pod=%s how=%s", rt->pod_id, how);
 
@@ -170,10 +172,13 @@ static int start_sentry(struct runtime *rt, struct container *c, struct err *e)
         return err_wrap(e, r, "cgroup of the sentry");
     free(rt->sentry_cg_of);
     rt->sentry_cg_of = xstrdup(c->cgroup_path);
-    const struct sentry_params p = {
-        .pod = rt->pod, .cgroup = rt->sentry_cg, .audit_fd = audit, .debug = rt->debug,
-        .cpu_milli = cpu > 0 ? cpu : cgroup_cpu_limit_milli(c->cg),
-        .memory_bytes = limits.memory_bytes > 0 ? limits.memory_bytes : cgroup_memory_limit(c->cg)};
+    const struct sentry_params p = {.pod = rt->pod,
+                                    .cgroup = rt->sentry_cg,
+                                    .audit_fd = audit,
+                                    .debug = rt->debug,
+                                    .cpu_milli = cpu > 0 ? cpu : cgroup_cpu_limit_milli(c->cg),
+                                    .memory_bytes = limits.memory_bytes > 0 ? limits.memory_bytes
+                                                                            : cgroup_memory_limit(c->cg)};
     rt->view_cpu = p.cpu_milli;
     rt->view_memory = p.memory_bytes;
     r = sentry_start(rt->loop, &p, &ev, &rt->sentry, e);
@@ -235,9 +240,14 @@ int container_note(struct container *c, struct err *e)
 {
     struct runtime *rt = c->rt;
     scoped_free char *audit = pod_audit_path(rt);
-    struct state s = {.pod = rt->pod_id, .cgroup = c->cgroup_path, .sentry_cgroup_of = rt->sentry_cg_of,
-                      .socket = rt->socket_path, .bundle = c->bundle, .audit = audit,
-                      .init = c->init.reaped ? (struct state_process){.pid = c->init.pid} : state_process_of(c->init.pid),
+    struct state s = {.pod = rt->pod_id,
+                      .cgroup = c->cgroup_path,
+                      .sentry_cgroup_of = rt->sentry_cg_of,
+                      .socket = rt->socket_path,
+                      .bundle = c->bundle,
+                      .audit = audit,
+                      .init = c->init.reaped ? (struct state_process){.pid = c->init.pid}
+                                             : state_process_of(c->init.pid),
                       .shim = state_process_of(getpid())};
     if (rt->sentry)
         s.sentry = state_process_of(sentry_pid(rt->sentry));

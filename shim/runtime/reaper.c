@@ -109,8 +109,8 @@ static void on_sigchld(void *data, int signal UNUSED)
     reaper_collect(data);
 }
 
-int reaper_new(struct loop *loop, reaper_claim_fn claim, reaper_expect_fn expect, void *data, struct reaper **ret,
-               struct err *e)
+int reaper_new(struct loop *loop, reaper_claim_fn claim, reaper_expect_fn expect, void *data,
+               struct reaper **ret, struct err *e)
 {
     if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
         return err_sys(e, "become a child subreaper");
@@ -136,7 +136,7 @@ void reaper_free(struct reaper *r)
     if (!r)
         return;
     LIST_FOREACH(n, &r->watches)
-        reaper_watch_free(LIST_ENTRY(n, struct reaper_watch, node));
+    reaper_watch_free(LIST_ENTRY(n, struct reaper_watch, node));
     forget_early(r);
     source_free(r->signal);
     free(r);

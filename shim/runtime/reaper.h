@@ -29,8 +29,8 @@ typedef bool (*reaper_claim_fn)(void *data, pid_t pid, int raw);
 typedef bool (*reaper_expect_fn)(void *data);
 
 /* Makes the process a subreaper and takes SIGCHLD (blocked, read through the loop). */
-int reaper_new(struct loop *loop, reaper_claim_fn claim, reaper_expect_fn expect, void *data, struct reaper **ret,
-               struct err *e);
+int reaper_new(struct loop *loop, reaper_claim_fn claim, reaper_expect_fn expect, void *data,
+               struct reaper **ret, struct err *e);
 void reaper_free(struct reaper *r); /* NULL is fine */
 
 /*

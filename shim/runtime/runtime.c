@@ -25,8 +25,8 @@ static bool claim(void *data, pid_t pid, int raw)
     if (rt->sentry && sentry_reaped(rt->sentry, pid, raw))
         return true;
     LIST_FOREACH(n, &rt->launches)
-        if (launch_reaped(LIST_ENTRY(n, struct pending, node)->launch, pid, raw))
-            return true;
+    if (launch_reaped(LIST_ENTRY(n, struct pending, node)->launch, pid, raw))
+        return true;
     return sleep_reaped(rt, pid, raw);
 }
 
@@ -41,9 +41,15 @@ int runtime_new(const struct rt_params *p, struct runtime **ret, struct err *e)
 {
     scoped(runtime_free) struct runtime *rt = xcalloc(1, sizeof *rt);
 
-    *rt = (struct runtime){.loop = p->loop, .ns = xstrdup(p->ns), .id = xstrdup(p->id), .state_dir = xstrdup(p->state_dir),
-                           .audit_dir = xstrdup(p->audit_dir), .socket_path = xstrdup(p->socket_path), .debug = p->debug,
-                           .sink = p->sink, .containers = map_new()};
+    *rt = (struct runtime){.loop = p->loop,
+                           .ns = xstrdup(p->ns),
+                           .id = xstrdup(p->id),
+                           .state_dir = xstrdup(p->state_dir),
+                           .audit_dir = xstrdup(p->audit_dir),
+                           .socket_path = xstrdup(p->socket_path),
+                           .debug = p->debug,
+                           .sink = p->sink,
+                           .containers = map_new()};
     list_init(&rt->launches);
     list_init(&rt->trash);
     int r = reaper_new(p->loop, claim, expect, rt, &rt->reaper, e);
@@ -70,7 +76,8 @@ void runtime_free(struct runtime *rt)
     reaper_free(rt->reaper);
     free(rt->resolv_conf);
     map_free(rt->containers);
-    char *all[] = {rt->ns, rt->id, rt->state_dir, rt->audit_dir, rt->socket_path, rt->pod_id, rt->broken, rt->sentry_cg_of};
+    char *all[] = {rt->ns,          rt->id,     rt->state_dir, rt->audit_dir,
+                   rt->socket_path, rt->pod_id, rt->broken,    rt->sentry_cg_of};
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         free(all[i]);
     free(rt);
@@ -114,7 +121,8 @@ struct process *process_find(struct runtime *rt, const char *id, const char *exe
     return NULL;
 }
 
-struct process *process_for(struct runtime *rt, const char *id, const char *exec_id, enum proc_op op, struct err *e)
+struct process *process_for(struct runtime *rt, const char *id, const char *exec_id, enum proc_op op,
+                            struct err *e)
 {
     struct process *p = process_find(rt, id, exec_id, e);
 
@@ -162,8 +170,8 @@ void process_step(struct process *p, enum proc_event event)
     enum proc_state to = fsm_next(p->state, event);
 
     assert(to != PS_NONE);
-    log_debug("process changes state", "id=%s exec=%s pid=%d from=%s to=%s", p->c->id, p->exec_id ? p->exec_id : "", p->pid,
-              fsm_state_name(p->state), fsm_state_name(to));
+    log_debug("process changes state", "id=%s exec=%s pid=%d from=%s to=%s", p->c->id,
+              p->exec_id ? p->exec_id : "", p->pid, fsm_state_name(p->state), fsm_state_name(to));
     p->state = to;
 }
 
@@ -301,7 +309,8 @@ int runtime_pod_next(struct runtime *rt, size_t *cursor, struct rt_pod_item *ret
 static void dump_process(const struct process *p)
 {
     log_info("state of a process", "id=%s exec=%s pid=%d state=%s reaped=%d told=%d launching=%d", p->c->id,
-             p->exec_id ? p->exec_id : "", p->pid, fsm_state_name(p->state), p->reaped, p->exit_told, p->pending.launch != NULL);
+             p->exec_id ? p->exec_id : "", p->pid, fsm_state_name(p->state), p->reaped, p->exit_told,
+             p->pending.launch != NULL);
 }
 
 void runtime_dump(struct runtime *rt)
@@ -309,12 +318,13 @@ void runtime_dump(struct runtime *rt)
     size_t at = 0;
     void *value;
 
-    log_info("state of the shim", "pod=%s containers=%zu exits_remembered=%zu broken=%s", rt->pod_id ? rt->pod_id : "",
-             map_count(rt->containers), reaper_remembered(rt->reaper), rt->broken ? rt->broken : "");
+    log_info("state of the shim", "pod=%s containers=%zu exits_remembered=%zu broken=%s",
+             rt->pod_id ? rt->pod_id : "", map_count(rt->containers), reaper_remembered(rt->reaper),
+             rt->broken ? rt->broken : "");
     while (map_next(rt->containers, &at, NULL, &value)) {
         struct container *c = value;
         dump_process(&c->init);
         LIST_FOREACH(n, &c->execs)
-            dump_process(LIST_ENTRY(n, struct process, node));
+        dump_process(LIST_ENTRY(n, struct process, node));
     }
 }

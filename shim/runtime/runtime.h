@@ -48,7 +48,17 @@ struct rt_exec {
 };
 
 /* What the world is told, in the order of 5.2 of the shim protocol. */
-enum rt_event { RT_CREATED, RT_STARTED, RT_EXEC_ADDED, RT_EXEC_STARTED, RT_OOM, RT_EXITED, RT_DELETED, RT_PAUSED, RT_RESUMED };
+enum rt_event {
+    RT_CREATED,
+    RT_STARTED,
+    RT_EXEC_ADDED,
+    RT_EXEC_STARTED,
+    RT_OOM,
+    RT_EXITED,
+    RT_DELETED,
+    RT_PAUSED,
+    RT_RESUMED
+};
 struct rt_event_info {
     const char *id;      /* of the container */
     const char *exec_id; /* NULL for its init */
@@ -56,7 +66,8 @@ struct rt_event_info {
     const struct rt_create *create; /* RT_CREATED only */
 };
 struct rt_sink {
-    void (*publish)(void *data, enum rt_event event, const struct rt_event_info *info); /* must not call back */
+    void (*publish)(void *data, enum rt_event event,
+                    const struct rt_event_info *info); /* must not call back */
     void *data;
 };
 
@@ -82,8 +93,10 @@ void runtime_delete(struct runtime *rt, const char *id, const char *exec_id, rt_
 void runtime_pause(struct runtime *rt, const char *id, rt_done_fn done, void *data);
 void runtime_resume(struct runtime *rt, const char *id, rt_done_fn done, void *data);
 int runtime_exec(struct runtime *rt, const struct rt_exec *req, struct err *e);
-int runtime_kill(struct runtime *rt, const char *id, const char *exec_id, int signal, bool all, struct err *e);
-int runtime_resize(struct runtime *rt, const char *id, const char *exec_id, unsigned width, unsigned height, struct err *e);
+int runtime_kill(struct runtime *rt, const char *id, const char *exec_id, int signal, bool all,
+                 struct err *e);
+int runtime_resize(struct runtime *rt, const char *id, const char *exec_id, unsigned width, unsigned height,
+                   struct err *e);
 int runtime_close_stdin(struct runtime *rt, const char *id, const char *exec_id, struct err *e);
 /* json: OCI LinuxResources; only the fields that are present change. */
 int runtime_update(struct runtime *rt, const char *id, const char *json, size_t len, struct err *e);
@@ -101,7 +114,8 @@ struct rt_state { /* strings belong to the runtime and live until the next call 
     enum proc_state state;
     struct rt_reply process;
 };
-int runtime_state(struct runtime *rt, const char *id, const char *exec_id, struct rt_state *ret, struct err *e);
+int runtime_state(struct runtime *rt, const char *id, const char *exec_id, struct rt_state *ret,
+                  struct err *e);
 
 struct rt_pid {
     pid_t pid;
@@ -129,8 +143,10 @@ struct rt_pod_item {
 int runtime_pod_next(struct runtime *rt, size_t *cursor, struct rt_pod_item *ret);
 pid_t runtime_sentry_pid(const struct runtime *rt); /* 0 = none */
 struct sentry_count;
-size_t runtime_refused(const struct runtime *rt, struct sentry_count *out, size_t max); /* as sentry_refused() */
-const char *runtime_broken(const struct runtime *rt); /* why the pod cannot run anything any more; NULL = it can */
+size_t runtime_refused(const struct runtime *rt, struct sentry_count *out,
+                       size_t max); /* as sentry_refused() */
+const char *
+runtime_broken(const struct runtime *rt); /* why the pod cannot run anything any more; NULL = it can */
 /*
  * The pod's egress policy as JSON (shim/egress/policy.h), NULL = none any more; -EINVAL: it is not one, and
  * the old one stays.  confirm: the lease of the present one starts anew.

@@ -2,7 +2,8 @@
  * Pause with the memory given back, by way of shim/hibernate.  It stands in for the plain freezer: when it
  * cannot (no room for the image, a process that cannot be stopped) the container is frozen as it is.
  *
- *   PAUSING --(pager: stopped, saved, frozen)--> PAUSED --Resume--> thaw --> RUNNING, pages come back meanwhile
+ *   PAUSING --(pager: stopped, saved, frozen)--> PAUSED --Resume--> thaw --> RUNNING, pages come back
+ * meanwhile
  *
  * A container that is paused again before the last page is back waits for that page first.
  */
@@ -18,7 +19,7 @@
 #include "shim/oci/spec.h"
 #include "shim/runtime/internal.h"
 
-#define IMAGE_DIR "/var/lib/glovebox/paused"
+#define IMAGE_DIR       "/var/lib/glovebox/paused"
 #define KEEP_ANNOTATION "glovebox.dev/pause-memory" /* "keep": freeze only */
 
 static int start(struct container *c, struct err *e);
@@ -65,8 +66,9 @@ static void on_paused(void *data, int r, const struct hibernate_result *result, 
     }
     c->saved_bytes = result->saved_bytes;
     c->lazy = result->lazy;
-    log_info("memory given back", "id=%s bytes=%llu ms=%llu lazy=%d", c->id, (unsigned long long)result->saved_bytes,
-             (unsigned long long)result->duration_ms, (int)result->lazy);
+    log_info("memory given back", "id=%s bytes=%llu ms=%llu lazy=%d", c->id,
+             (unsigned long long)result->saved_bytes, (unsigned long long)result->duration_ms,
+             (int)result->lazy);
     if (c->init.state == PS_PAUSING)
         pause_frozen(c);
     else if (hibernate_resume(c->sleep, &failed) < 0) /* given up meanwhile: back to work */
@@ -116,7 +118,8 @@ static int start(struct container *c, struct err *e)
                                             .broken = on_broken,
                                             .data = c};
 
-    if ((mkdir("/var/lib/glovebox", 0700) < 0 && errno != EEXIST) || (mkdir(IMAGE_DIR, 0700) < 0 && errno != EEXIST))
+    if ((mkdir("/var/lib/glovebox", 0700) < 0 && errno != EEXIST) ||
+        (mkdir(IMAGE_DIR, 0700) < 0 && errno != EEXIST))
         return err_sys(e, "make %s", IMAGE_DIR);
     return hibernate_pause(c->rt->loop, &params, &events, &c->sleep, e);
 }

@@ -1,4 +1,5 @@
-/* Start: an init is released, an exec is launched and released; the start event always comes before the exit event. */
+/* Start: an init is released, an exec is launched and released; the start event always comes before the exit
+ * event. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -67,7 +68,8 @@ static void on_poststart(void *data, int r, struct launch_result *result UNUSED,
         started(p);
 }
 
-static void on_released(void *data, int r, struct launch_result *result UNUSED, const struct err *launch_error)
+static void on_released(void *data, int r, struct launch_result *result UNUSED,
+                        const struct err *launch_error)
 {
     struct process *p = data;
     struct container *c = p->c;
@@ -82,8 +84,8 @@ static void on_released(void *data, int r, struct launch_result *result UNUSED, 
         started(p);
         return;
     }
-    r = launch_hooks(c->rt->loop, c->spec, HOOK_POSTSTART, c->id, c->bundle, p->pid, "running", on_poststart, p,
-                     &p->pending.launch, &e);
+    r = launch_hooks(c->rt->loop, c->spec, HOOK_POSTSTART, c->id, c->bundle, p->pid, "running", on_poststart,
+                     p, &p->pending.launch, &e);
     if (r < 0)
         start_failed(p, -EIO, err_text(&e));
     else
@@ -93,7 +95,8 @@ static void on_released(void *data, int r, struct launch_result *result UNUSED, 
 static void release(struct process *p)
 {
     struct err e = {0};
-    int r = launch_release(p->c->rt->loop, take_fd(p->sync_fd), p->spec, on_released, p, &p->pending.launch, &e);
+    int r =
+        launch_release(p->c->rt->loop, take_fd(p->sync_fd), p->spec, on_released, p, &p->pending.launch, &e);
 
     if (r < 0)
         start_failed(p, r, err_text(&e));
@@ -157,7 +160,8 @@ static struct process *may_start(struct runtime *rt, const char *id, const char 
     }
     if (p->exec_id && fsm_allows_exec_start(p->c->init.reaped ? PS_STOPPED : p->c->init.state, e) < 0)
         return NULL;
-    if (p->deleting || p->reaped) { /* killed before it was started, the exit is still on its way to the world */
+    if (p->deleting ||
+        p->reaped) { /* killed before it was started, the exit is still on its way to the world */
         err_set(e, -EBADFD, "cannot start a stopped process");
         return NULL;
     }

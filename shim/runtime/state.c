@@ -15,7 +15,7 @@
 #include "base/strbuf.h"
 
 #define STATE_FILE_MAX (64 * 1024)
-#define NAME_MAX_LEN 76
+#define NAME_MAX_LEN   76
 
 bool state_name_is_valid(const char *name)
 {
@@ -63,7 +63,8 @@ int state_process_open(const struct state_process *p)
 {
     if (p->pid <= 0 || p->start == 0)
         return -ESRCH;
-    /* The pidfd first: it pins the process, so the start time read after it is that process's or a sign of another. */
+    /* The pidfd first: it pins the process, so the start time read after it is that process's or a sign of
+     * another. */
     scoped_fd int fd = (int)syscall(SYS_pidfd_open, p->pid, 0);
     if (fd < 0)
         return -ESRCH;
@@ -132,7 +133,8 @@ int state_write(const char *state_dir, const char *ns, const char *id, const str
             strbuf_printf(&out, "%s %d %" PRIu64 "\n", process_fields[i].key, p->pid, p->start);
     }
     if (s->has_exit)
-        strbuf_printf(&out, "exit %u %lld %ld\n", s->exit_status, (long long)s->exit_at.tv_sec, s->exit_at.tv_nsec);
+        strbuf_printf(&out, "exit %u %lld %ld\n", s->exit_status, (long long)s->exit_at.tv_sec,
+                      s->exit_at.tv_nsec);
     strbuf_puts(&out, "end\n");
     if (out.overflow)
         return err_set(e, -EFBIG, "the state of %s is too long to be noted", id);
@@ -163,7 +165,8 @@ static void read_line(struct state *s, char *line)
         }
     for (size_t i = 0; i < ARRAY_LEN(process_fields); i++) {
         struct state_process p;
-        if (strcmp(line, process_fields[i].key) == 0 && sscanf(value, "%d %" SCNu64, &p.pid, &p.start) == 2 && p.pid > 0)
+        if (strcmp(line, process_fields[i].key) == 0 && sscanf(value, "%d %" SCNu64, &p.pid, &p.start) == 2 &&
+            p.pid > 0)
             *process_at(s, i) = p;
     }
     long long sec;

@@ -13,8 +13,8 @@
 
 /* A process that can be recognised later: a pid alone may be another process by then. */
 struct state_process {
-    pid_t pid;       /* 0 = none */
-    uint64_t start;  /* field 22 of /proc/<pid>/stat, clock ticks after boot */
+    pid_t pid;      /* 0 = none */
+    uint64_t start; /* field 22 of /proc/<pid>/stat, clock ticks after boot */
 };
 
 struct state {
@@ -34,7 +34,8 @@ int state_write(const char *state_dir, const char *ns, const char *id, const str
 /* -ENOENT: nothing there.  Otherwise *ret has what could be read, missing parts are zero. */
 int state_read(const char *state_dir, const char *ns, const char *id, struct state **ret, struct err *e);
 void state_free(struct state *s);
-void state_remove(const char *state_dir, const char *ns, const char *id); /* and the empty directories above it */
+void state_remove(const char *state_dir, const char *ns,
+                  const char *id); /* and the empty directories above it */
 /* The ids with a state directory in ns; NULL-terminated, free with state_ids_free. */
 char **state_ids(const char *state_dir, const char *ns);
 void state_ids_free(char **ids);

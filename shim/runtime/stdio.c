@@ -29,10 +29,10 @@ struct stdio {
     uid_t uid;
     gid_t gid;
     struct uri *uri[3];
-    int child[3];  /* the process's side, ours until it has started */
+    int child[3];     /* the process's side, ours until it has started */
     int logger_in[2]; /* terminal with a logger: write ends of its pipes */
-    int file_fd;   /* file://: shared by stdout and stderr */
-    int master;    /* for TIOCSWINSZ; the streams have their own duplicates */
+    int file_fd;      /* file://: shared by stdout and stderr */
+    int master;       /* for TIOCSWINSZ; the streams have their own duplicates */
     struct stream *stream[3];
     struct logger *logger;
     bool close_stdin, exited;
@@ -132,9 +132,14 @@ static int add_output(struct stdio *io, int which, int src, enum stream_source s
         if (to < 0)
             return err_sys(e, "duplicate the log file");
     }
-    const struct stream_params p = {.loop = io->loop, .src = take_fd(from), .dst = take_fd(to), .source = source,
-                                    .fifo_path = u->kind == URI_PATH ? u->path : NULL, .src_keep = -1,
-                                    .done = on_stream_done, .data = io};
+    const struct stream_params p = {.loop = io->loop,
+                                    .src = take_fd(from),
+                                    .dst = take_fd(to),
+                                    .source = source,
+                                    .fifo_path = u->kind == URI_PATH ? u->path : NULL,
+                                    .src_keep = -1,
+                                    .done = on_stream_done,
+                                    .data = io};
     return stream_new(&p, &io->stream[which], e);
 }
 
@@ -157,8 +162,13 @@ static int add_input(struct stdio *io, int dst, struct err *e)
         if (keep < 0)
             return err_sys(e, "stdin: open %s for writing", path);
     }
-    const struct stream_params p = {.loop = io->loop, .src = take_fd(from), .dst = take_fd(to), .source = STREAM_PIPE,
-                                    .src_keep = take_fd(keep), .quit_on_dst_error = true, .done = on_stream_done,
+    const struct stream_params p = {.loop = io->loop,
+                                    .src = take_fd(from),
+                                    .dst = take_fd(to),
+                                    .source = STREAM_PIPE,
+                                    .src_keep = take_fd(keep),
+                                    .quit_on_dst_error = true,
+                                    .done = on_stream_done,
                                     .data = io};
     int r = stream_new(&p, &io->stream[STDIO_IN], e);
     if (r == 0 && io->close_stdin)
@@ -224,9 +234,15 @@ static int open_logger(struct stdio *io, struct err *e)
         return r;
     int *second = io->terminal ? &io->logger_in[1] : &io->child[STDIO_ERR];
     *second = w[1];
-    const struct logger_params p = {.loop = io->loop, .reaper = io->reaper, .uri = io->uri[STDIO_OUT], .ns = io->ns,
-                                    .id = io->id, .out = out, .err = err_fd,
-                                    .events = {.ready = on_logger_ready, .ended = on_logger_ended, .data = io}};
+    const struct logger_params p = {
+        .loop = io->loop,
+        .reaper = io->reaper,
+        .uri = io->uri[STDIO_OUT],
+        .ns = io->ns,
+        .id = io->id,
+        .out = out,
+        .err = err_fd,
+        .events = {.ready = on_logger_ready, .ended = on_logger_ended, .data = io}};
     return logger_start(&p, &io->logger, e);
 }
 
@@ -256,9 +272,19 @@ int stdio_open(const struct stdio_params *p, struct stdio **ret, struct err *e)
 {
     scoped(stdio_free) struct stdio *io = xcalloc(1, sizeof *io);
 
-    *io = (struct stdio){.loop = p->loop, .reaper = p->reaper, .ns = xstrdup(p->ns), .id = xstrdup(p->id),
-                         .terminal = p->terminal, .uid = p->uid, .gid = p->gid, .child = {-1, -1, -1},
-                         .logger_in = {-1, -1}, .file_fd = -1, .master = -1, .ready = p->ready, .ready_data = p->data};
+    *io = (struct stdio){.loop = p->loop,
+                         .reaper = p->reaper,
+                         .ns = xstrdup(p->ns),
+                         .id = xstrdup(p->id),
+                         .terminal = p->terminal,
+                         .uid = p->uid,
+                         .gid = p->gid,
+                         .child = {-1, -1, -1},
+                         .logger_in = {-1, -1},
+                         .file_fd = -1,
+                         .master = -1,
+                         .ready = p->ready,
+                         .ready_data = p->data};
     int r = parse_all(p->uri, io->uri, e);
     if (r == 0)
         r = open_outputs(io, e);
@@ -331,7 +357,8 @@ int stdio_set_console(struct stdio *io, int master, struct err *e)
 
 int stdio_resize(struct stdio *io, unsigned width, unsigned height, struct err *e)
 {
-    const struct winsize size = {.ws_col = (unsigned short)MIN(width, 65535U), .ws_row = (unsigned short)MIN(height, 65535U)};
+    const struct winsize size = {.ws_col = (unsigned short)MIN(width, 65535U),
+                                 .ws_row = (unsigned short)MIN(height, 65535U)};
 
     if (!io->terminal)
         return 0;
@@ -391,7 +418,8 @@ static void on_drain_tick(void *data)
         return;
     }
     if (late)
-        log_info("output of a finished process is cut off", "id=%s moved=%llu", io->id, (unsigned long long)moved);
+        log_info("output of a finished process is cut off", "id=%s moved=%llu", io->id,
+                 (unsigned long long)moved);
     source_free(take(io->drain_timer));
     io->drained(io->drained_data);
 }

@@ -20,12 +20,13 @@ enum { STDIO_IN, STDIO_OUT, STDIO_ERR };
 struct stdio_params {
     struct loop *loop;
     struct reaper *reaper;
-    const char *ns, *id;  /* for loggers; id: container or exec id */
-    const char *uri[3];   /* NULL = "" */
+    const char *ns, *id; /* for loggers; id: container or exec id */
+    const char *uri[3];  /* NULL = "" */
     bool terminal;
-    uid_t uid;            /* owner of the pipes, so that the process may reopen /dev/stdout */
+    uid_t uid; /* owner of the pipes, so that the process may reopen /dev/stdout */
     gid_t gid;
-    /* Once: the process may be started (r == 0), or a logger failed.  Called from the loop, only when stdio_open gave 1. */
+    /* Once: the process may be started (r == 0), or a logger failed.  Called from the loop, only when
+     * stdio_open gave 1. */
     void (*ready)(void *data, int r, const struct err *e);
     void *data;
 };
@@ -54,7 +55,7 @@ void stdio_process_exited(struct stdio *io);
  * STDIO_DRAIN_MAX_MS, or STDIO_DRAIN_IDLE_MS without a byte moving (somebody else holds the pipe, or
  * the reader sleeps).  Called from the loop, never from inside.
  */
-#define STDIO_DRAIN_MAX_MS 5000
+#define STDIO_DRAIN_MAX_MS  5000
 #define STDIO_DRAIN_IDLE_MS 2000
 void stdio_drain(struct stdio *io, void (*done)(void *data), void *data);
 bool stdio_is_drained(const struct stdio *io);

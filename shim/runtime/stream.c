@@ -13,12 +13,12 @@
 #include "base/log.h"
 #include "base/loop.h"
 
-#define CHUNK (64 * 1024)
-#define ROUNDS 16        /* chunks per wake-up, so that one busy stream does not starve the others */
-#define RETRY_FIRST_MS 1 /* FIFO without a reader; doubles up to the last */
-#define RETRY_LAST_MS 64
-#define TTY_RETRY_MS 50
-#define GONE_RETRY_MS 100
+#define CHUNK          (64 * 1024)
+#define ROUNDS         16 /* chunks per wake-up, so that one busy stream does not starve the others */
+#define RETRY_FIRST_MS 1  /* FIFO without a reader; doubles up to the last */
+#define RETRY_LAST_MS  64
+#define TTY_RETRY_MS   50
+#define GONE_RETRY_MS  100
 
 enum waiting { WAIT_NONE, WAIT_SRC, WAIT_DST, WAIT_TIMER };
 
@@ -267,9 +267,17 @@ int stream_new(const struct stream_params *p, struct stream **ret, struct err *e
     scoped(stream_free) struct stream *s = xcalloc(1, sizeof *s);
 
     assert(p->loop && p->src >= 0 && p->done && (p->dst >= 0 || p->fifo_path));
-    *s = (struct stream){.loop = p->loop, .src = p->src, .dst = p->dst, .src_keep = p->src_keep, .dst_keep = -1,
-                         .source = p->source, .fifo_path = xstrdup(p->fifo_path), .retry_ms = RETRY_FIRST_MS,
-                         .quit_on_dst_error = p->quit_on_dst_error, .done = p->done, .data = p->data};
+    *s = (struct stream){.loop = p->loop,
+                         .src = p->src,
+                         .dst = p->dst,
+                         .src_keep = p->src_keep,
+                         .dst_keep = -1,
+                         .source = p->source,
+                         .fifo_path = xstrdup(p->fifo_path),
+                         .retry_ms = RETRY_FIRST_MS,
+                         .quit_on_dst_error = p->quit_on_dst_error,
+                         .done = p->done,
+                         .data = p->data};
     int r = fd_set_nonblock(s->src, true);
     if (r == 0 && s->dst >= 0)
         r = fd_set_nonblock(s->dst, true);
@@ -327,7 +335,8 @@ bool stream_is_empty(const struct stream *s)
 
     if (s->is_done)
         return true;
-    return s->dst < 0 && s->left_len == 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLHUP) && !(p.revents & POLLIN);
+    return s->dst < 0 && s->left_len == 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLHUP) &&
+           !(p.revents & POLLIN);
 }
 
 uint64_t stream_moved(const struct stream *s)

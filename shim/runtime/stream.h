@@ -23,17 +23,18 @@ typedef void (*stream_done_fn)(void *data);
 
 enum stream_source {
     STREAM_PIPE, /* ends at end of file */
-    STREAM_TTY,  /* a pty master: EIO while nobody holds the slave, which is the end only after stream_exited() */
+    STREAM_TTY, /* a pty master: EIO while nobody holds the slave, which is the end only after stream_exited()
+                 */
 };
 
 struct stream_params {
     struct loop *loop;
-    int src, dst;              /* taken, on failure too; dst -1: open fifo_path */
+    int src, dst; /* taken, on failure too; dst -1: open fifo_path */
     enum stream_source source;
-    const char *fifo_path;     /* output FIFO, or any other file that is opened for writing */
-    int src_keep;              /* taken: the write end that keeps a stdin FIFO from ending, -1 = none */
-    bool quit_on_dst_error;    /* input: end when the reader is gone; output goes on and throws away */
-    stream_done_fn done;       /* once, from the loop; everything is closed then */
+    const char *fifo_path;  /* output FIFO, or any other file that is opened for writing */
+    int src_keep;           /* taken: the write end that keeps a stdin FIFO from ending, -1 = none */
+    bool quit_on_dst_error; /* input: end when the reader is gone; output goes on and throws away */
+    stream_done_fn done;    /* once, from the loop; everything is closed then */
     void *data;
 };
 

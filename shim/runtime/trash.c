@@ -14,7 +14,7 @@
 #include "shim/runtime/state.h"
 
 #define TRASH_TICK_MS 10
-#define TRASH_TRIES 3000 /* half a minute */
+#define TRASH_TRIES   3000 /* half a minute */
 
 struct trash {
     struct list node;
@@ -93,6 +93,6 @@ void trash_forget(struct runtime *rt, const char *id)
 void trash_free(struct runtime *rt)
 {
     LIST_FOREACH(n, &rt->trash)
-        trash_drop(LIST_ENTRY(n, struct trash, node));
+    trash_drop(LIST_ENTRY(n, struct trash, node));
     source_free(take(rt->trash_timer));
 }

@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 
-#define URI_MAX 4096
+#define URI_MAX      4096
 #define URI_ARGS_MAX 256
 
 static int hex(char c)
@@ -106,7 +106,8 @@ int uri_parse(const char *text, const char *stream, struct uri **ret, struct err
     } else {
         const struct scheme *s = find_scheme(text, (size_t)(rest - text));
         if (!s)
-            return err_set(e, -EINVAL, "%s: unknown STDIO scheme %.*s", stream, (int)MIN(rest - text, 64), text);
+            return err_set(e, -EINVAL, "%s: unknown STDIO scheme %.*s", stream, (int)MIN(rest - text, 64),
+                           text);
         rest += 3;
         size_t n = strcspn(rest, "?");
         u->kind = s->kind;

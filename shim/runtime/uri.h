@@ -14,7 +14,8 @@ enum uri_kind { URI_NULL, URI_PATH, URI_FILE, URI_LOGGER };
 struct uri {
     enum uri_kind kind;
     char *path; /* absolute; NULL for URI_NULL */
-    char **args; /* URI_LOGGER: keys and values of the query in order, without the program; n_args and a NULL */
+    char *
+        *args; /* URI_LOGGER: keys and values of the query in order, without the program; n_args and a NULL */
     size_t n_args;
     bool must_confirm; /* binary-v2: end of file on the ready pipe without a byte is a failure */
 };

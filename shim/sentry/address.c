@@ -73,7 +73,8 @@ int address_parse(const struct address *a, int domain, enum address_use use, str
         r = domain == AF_INET6 ? parse_v6(a, &p) : -EAFNOSUPPORT;
         break;
     case AF_UNSPEC:
-        if (domain == AF_INET && use != ADDRESS_CONNECT) /* the kernel reads it as AF_INET (udp_sendmsg, inet_bind) */
+        if (domain == AF_INET &&
+            use != ADDRESS_CONNECT) /* the kernel reads it as AF_INET (udp_sendmsg, inet_bind) */
             r = parse_v4(a, &p);
         else
             r = use == ADDRESS_BIND ? -EAFNOSUPPORT : 1;

@@ -23,12 +23,12 @@ enum address_use { ADDRESS_CONNECT, ADDRESS_BIND, ADDRESS_SEND };
 
 /* Where it really points: IPv4-mapped IPv6 is IPv4. */
 struct endpoint {
-    int family; /* AF_INET, AF_INET6; AF_UNSPEC: no destination (connect: disconnect) */
+    int family;     /* AF_INET, AF_INET6; AF_UNSPEC: no destination (connect: disconnect) */
     uint8_t ip[16]; /* network order; AF_INET uses the first 4 */
     uint16_t port;
     uint32_t scope;
-    bool has_v4;     /* IPv6 that carries an IPv4 address (NAT64, 6to4, v4-compatible): */
-    uint8_t v4[4];   /* a policy must look at both */
+    bool has_v4;   /* IPv6 that carries an IPv4 address (NAT64, 6to4, v4-compatible): */
+    uint8_t v4[4]; /* a policy must look at both */
 };
 
 /*

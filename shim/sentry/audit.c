@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "base/strbuf.h"
 
-#define BURST 200
-#define PER_SECOND 50
+#define BURST          200
+#define PER_SECOND     50
 #define LINE_MAX_BYTES 1024
 
 void audit_init(struct audit *a, int fd)
@@ -54,7 +54,8 @@ static void format(struct strbuf *s, const struct audit_record *r, uint64_t lost
     }
     strbuf_puts(s, ",\"rule\":\"");
     log_escape(s, r->rule);
-    strbuf_printf(s, "\",\"errno\":%d,\"error\":\"%s\"", r->error, r->error ? strerrorname_np(r->error) : "none");
+    strbuf_printf(s, "\",\"errno\":%d,\"error\":\"%s\"", r->error,
+                  r->error ? strerrorname_np(r->error) : "none");
     if (lost)
         strbuf_printf(s, ",\"lost\":%" PRIu64, lost);
     strbuf_puts(s, "}\n");

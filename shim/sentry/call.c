@@ -117,7 +117,8 @@ int call_take_fd(struct call *call, int fd)
     return -EBADF;
 }
 
-/* ENOENT: the caller is gone, or was interrupted before we had received it. Nobody waits for the answer then. */
+/* ENOENT: the caller is gone, or was interrupted before we had received it. Nobody waits for the answer then.
+ */
 static void send_answer(struct call *call, int64_t value, int error, uint32_t flags)
 {
     struct seccomp_notif_resp answer = {.id = call->u.n.id, .val = value, .error = error, .flags = flags};
@@ -150,7 +151,8 @@ void call_give_fd(struct call *call, int fd, bool cloexec)
     struct seccomp_notif_addfd add = {
         .id = call->u.n.id,
         .srcfd = (uint32_t)fd,
-        .flags = SECCOMP_ADDFD_FLAG_SEND, /* adds and answers in one step: nothing leaks into a caller that died */
+        .flags =
+            SECCOMP_ADDFD_FLAG_SEND, /* adds and answers in one step: nothing leaks into a caller that died */
         .newfd_flags = cloexec ? 02000000 : 0,
     };
     if (ioctl(call->listener->fd, SECCOMP_IOCTL_NOTIF_ADDFD, &add) < 0)

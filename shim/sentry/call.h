@@ -30,9 +30,9 @@ bool call_valid(const struct call *call);
 int call_take_fd(struct call *call, int fd);
 
 void call_return(struct call *call, int64_t value);
-void call_fail(struct call *call, int error);    /* positive errno */
-void call_restart(struct call *call);            /* as if interrupted: the kernel restarts it or gives EINTR */
-void call_continue(struct call *call);           /* only when the verdict does not depend on memory */
+void call_fail(struct call *call, int error); /* positive errno */
+void call_restart(struct call *call);         /* as if interrupted: the kernel restarts it or gives EINTR */
+void call_continue(struct call *call);        /* only when the verdict does not depend on memory */
 void call_give_fd(struct call *call, int fd, bool cloexec); /* fd becomes the call's result; stays ours */
 /* Refused by a rule: errno to the caller, a line to the audit. */
 void call_refuse(struct call *call, int error, const char *rule, const char *detail);

@@ -20,10 +20,10 @@
 #include "shim/sentry/message.h"
 
 #ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS /* 6.6 */
-#define SECCOMP_IOCTL_NOTIF_SET_FLAGS SECCOMP_IOW(4, __u64)
+#define SECCOMP_IOCTL_NOTIF_SET_FLAGS      SECCOMP_IOW(4, __u64)
 #define SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (1UL << 0)
 #endif
-#define STACK_BYTES (64 * 1024)
+#define STACK_BYTES  (64 * 1024)
 #define PARK_LOOK_MS 50 /* how long a call is parked before, and between, looks at its caller's signals */
 
 void core_init(struct core *c)
@@ -361,7 +361,8 @@ static void interrupt(struct call *call, enum interrupt why)
 void core_release_parked(struct core *c, const char *container)
 {
     pthread_mutex_lock(&c->lock);
-    LIST_FOREACH(node, &c->parked) {
+    LIST_FOREACH(node, &c->parked)
+    {
         struct call *call = LIST_ENTRY(node, struct call, node);
         if (container[0] == '\0' || strcmp(call->listener->name, container) == 0)
             interrupt(call, INTERRUPT_RELEASE);
@@ -372,7 +373,8 @@ void core_release_parked(struct core *c, const char *container)
 void core_task_answer(struct core *c, uint64_t cookie, int tgid, bool pending)
 {
     pthread_mutex_lock(&c->lock);
-    LIST_FOREACH(node, &c->parked) {
+    LIST_FOREACH(node, &c->parked)
+    {
         struct call *call = LIST_ENTRY(node, struct call, node);
         if (call->query != cookie)
             continue;
@@ -394,7 +396,8 @@ int core_tick(struct core *c)
     pthread_mutex_lock(&c->lock);
     bool any = !list_is_empty(&c->parked);
     int64_t interval = PARK_LOOK_MS * (1 + (int64_t)c->n_parked / 16);
-    LIST_FOREACH(node, &c->parked) {
+    LIST_FOREACH(node, &c->parked)
+    {
         struct call *call = LIST_ENTRY(node, struct call, node);
         if (now - call->looked_ms < interval)
             continue;

@@ -19,11 +19,11 @@
 #include "shim/sentry/audit.h"
 #include "shim/sentry/egress.h"
 
-#define LISTENERS_MAX 256
+#define LISTENERS_MAX     256
 #define LISTENER_NAME_MAX 96
-#define THREADS_MAX 256
-#define THREADS_IDLE_MAX 2
-#define NOTIFY_BYTES_MAX 256
+#define THREADS_MAX       256
+#define THREADS_IDLE_MAX  2
+#define NOTIFY_BYTES_MAX  256
 
 struct listener {
     int fd;
@@ -39,7 +39,7 @@ struct sentry_counts {
 
 struct core {
     pthread_mutex_t lock;
-    pthread_cond_t turn; /* followers wait here for the lead */
+    pthread_cond_t turn;                       /* followers wait here for the lead */
     struct listener *listeners[LISTENERS_MAX]; /* protected by lock, like all down to `parked` */
     size_t n_listeners;
     bool led, stopped, quiet; /* somebody leads; no receiving, please; nobody receives */
@@ -94,9 +94,9 @@ struct call {
     bool answered;
     /* while parked */
     bool parked;
-    struct list node;    /* core.parked */
-    int64_t looked_ms;   /* when its caller's signals were last asked for; at first, when it was parked */
-    uint64_t query;      /* cookie of the question to the shim, 0 = none open */
+    struct list node;      /* core.parked */
+    int64_t looked_ms;     /* when its caller's signals were last asked for; at first, when it was parked */
+    uint64_t query;        /* cookie of the question to the shim, 0 = none open */
     _Atomic int interrupt; /* enum interrupt */
 };
 

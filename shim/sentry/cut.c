@@ -17,9 +17,9 @@
 #include "shim/sentry/message.h"
 
 #define TCP_ESTABLISHED 1
-#define TCP_LISTEN 10
-#define ALL_STATES 0xfffU
-#define DUMP_BYTES 16384
+#define TCP_LISTEN      10
+#define ALL_STATES      0xfffU
+#define DUMP_BYTES      16384
 #ifndef SOCK_DESTROY
 #define SOCK_DESTROY 21
 #endif
@@ -34,7 +34,8 @@ struct dump {
 static void judge(struct dump *d, const struct inet_diag_msg *m)
 {
     uint16_t local = ntohs(m->id.idiag_sport), remote = ntohs(m->id.idiag_dport);
-    struct flow flow = {.use = ADDRESS_CONNECT, .type = d->protocol == IPPROTO_UDP ? SOCK_DGRAM : SOCK_STREAM};
+    struct flow flow = {.use = ADDRESS_CONNECT,
+                        .type = d->protocol == IPPROTO_UDP ? SOCK_DGRAM : SOCK_STREAM};
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = m->id.idiag_dport};
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = m->id.idiag_dport};
     struct address a = {.len = m->idiag_family == AF_INET6 ? sizeof v6 : sizeof v4};
@@ -53,11 +54,14 @@ static void judge(struct dump *d, const struct inet_diag_msg *m)
     egress_decide(&d->core->egress, &flow, &answer);
     if (!answer.error)
         return;
-    struct message out = {.type = MESSAGE_CUT, .value = m->idiag_family << 16 | d->protocol, .a = (int64_t)local << 16 | remote};
+    struct message out = {.type = MESSAGE_CUT,
+                          .value = m->idiag_family << 16 | d->protocol,
+                          .a = (int64_t)local << 16 | remote};
     size_t bytes = m->idiag_family == AF_INET6 ? 16 : 4;
     memcpy(out.text, m->id.idiag_src, bytes);
     memcpy(out.text + 16, m->id.idiag_dst, bytes);
-    (void)fd_send_msg(d->core->control, &out, sizeof out, NULL, 0); /* the shim reads while it waits for the answer */
+    (void)fd_send_msg(d->core->control, &out, sizeof out, NULL,
+                      0); /* the shim reads while it waits for the answer */
 }
 
 static void look_at(struct dump *d, const struct inet_diag_msg *m)
@@ -87,8 +91,12 @@ static void dump(struct dump *d, int fd)
     struct {
         struct nlmsghdr h;
         struct inet_diag_req_v2 r;
-    } req = {.h = {.nlmsg_len = sizeof req, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
-             .r = {.sdiag_family = (uint8_t)d->family, .sdiag_protocol = (uint8_t)d->protocol, .idiag_states = ALL_STATES}};
+    } req = {.h = {.nlmsg_len = sizeof req,
+                   .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                   .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
+             .r = {.sdiag_family = (uint8_t)d->family,
+                   .sdiag_protocol = (uint8_t)d->protocol,
+                   .idiag_states = ALL_STATES}};
     struct iovec part = {&req, sizeof req};
     struct msghdr h = {.msg_iov = &part, .msg_iovlen = 1};
     scoped_free char *buf = malloc(DUMP_BYTES);
@@ -128,15 +136,20 @@ int cut_destroy(int net_ns, const struct cut_socket *s, struct err *e)
     struct {
         struct nlmsghdr h;
         struct inet_diag_req_v2 r;
-    } req = {.h = {.nlmsg_len = sizeof req, .nlmsg_type = SOCK_DESTROY, .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK},
-             .r = {.sdiag_family = (uint8_t)s->family, .sdiag_protocol = (uint8_t)s->protocol, .idiag_states = ALL_STATES}};
+    } req = {
+        .h = {.nlmsg_len = sizeof req, .nlmsg_type = SOCK_DESTROY, .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK},
+        .r = {.sdiag_family = (uint8_t)s->family,
+              .sdiag_protocol = (uint8_t)s->protocol,
+              .idiag_states = ALL_STATES}};
     struct {
         struct nlmsghdr h;
         struct nlmsgerr error;
         char more[256];
     } answer;
 
-    req.r.id = (struct inet_diag_sockid){.idiag_sport = htons(s->local_port), .idiag_dport = htons(s->remote_port), .idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}};
+    req.r.id = (struct inet_diag_sockid){.idiag_sport = htons(s->local_port),
+                                         .idiag_dport = htons(s->remote_port),
+                                         .idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}};
     memcpy(req.r.id.idiag_src, s->local, bytes);
     memcpy(req.r.id.idiag_dst, s->remote, bytes);
     scoped_fd int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
@@ -145,7 +158,10 @@ int cut_destroy(int net_ns, const struct cut_socket *s, struct err *e)
     scoped_fd int fd = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
     if (setns(home, CLONE_NEWNET) < 0)
         abort(); /* a shim in the pod's network would be worse than none */
-    if (fd < 0 || send(fd, &req, sizeof req, 0) < 0 || recv(fd, &answer, sizeof answer, 0) < (ssize_t)(NLMSG_HDRLEN + sizeof answer.error.error))
+    if (fd < 0 || send(fd, &req, sizeof req, 0) < 0 ||
+        recv(fd, &answer, sizeof answer, 0) < (ssize_t)(NLMSG_HDRLEN + sizeof answer.error.error))
         return err_sys(e, "destroy a socket of the pod");
-    return answer.error.error ? err_set(e, answer.error.error, "destroy a socket of the pod: %s", strerror(-answer.error.error)) : 0;
+    return answer.error.error ? err_set(e, answer.error.error, "destroy a socket of the pod: %s",
+                                        strerror(-answer.error.error))
+                              : 0;
 }

@@ -1,7 +1,7 @@
 #pragma once
 /*
- * After a change of policy: connections that it no longer allows end.  The sentry lists the pod's sockets and judges
- * them; the shim, which has the right to, destroys those it is told of (NETLINK_SOCK_DIAG, Linux 4.5,
+ * After a change of policy: connections that it no longer allows end.  The sentry lists the pod's sockets and
+ * judges them; the shim, which has the right to, destroys those it is told of (NETLINK_SOCK_DIAG, Linux 4.5,
  * CONFIG_INET_DIAG_DESTROY).  Connections that others made to the pod's listeners are not egress and stay.
  */
 #include "base/err.h"

@@ -13,21 +13,21 @@
 #include "base/fd.h"
 #include "shim/egress/dns_wire.h"
 
-#define SOCKETS_MAX 24
-#define CLIENTS_MAX 16   /* TCP */
-#define PENDING_MAX 64
-#define CACHE_MAX 512
-#define SEARCH_MAX 8
-#define TRY_MS 800       /* per upstream server */
-#define TRIES 3
+#define SOCKETS_MAX    24
+#define CLIENTS_MAX    16 /* TCP */
+#define PENDING_MAX    64
+#define CACHE_MAX      512
+#define SEARCH_MAX     8
+#define TRY_MS         800 /* per upstream server */
+#define TRIES          3
 #define CLIENT_IDLE_MS 10000
-#define TTL_LEAST 5
-#define TTL_MOST 300
+#define TTL_LEAST      5
+#define TTL_MOST       300
 /* A wildcard lets a client put data into the names it asks for: the answerer forwards few and small ones. */
 #define WILDCARD_PER_MINUTE 30
-#define WILDCARD_NAME_MAX 100
+#define WILDCARD_NAME_MAX   100
 #define WILDCARD_LABELS_MAX 8
-#define STACK_BYTES (128 * 1024)
+#define STACK_BYTES         (128 * 1024)
 
 struct client { /* where an answer goes */
     int fd;
@@ -84,7 +84,8 @@ static void send_reply(struct dns *d, const struct client *c, const uint8_t *msg
 {
     uint8_t framed[2 + DNS_MESSAGE_MAX];
     struct iovec part = {(void *)(uintptr_t)msg, n};
-    struct msghdr h = {.msg_name = (void *)(uintptr_t)&c->to, .msg_namelen = c->to_len, .msg_iov = &part, .msg_iovlen = 1};
+    struct msghdr h = {
+        .msg_name = (void *)(uintptr_t)&c->to, .msg_namelen = c->to_len, .msg_iov = &part, .msg_iovlen = 1};
 
     if (!c->tcp) {
         (void)sendmsg(c->fd, &h, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -100,7 +101,8 @@ static void send_reply(struct dns *d, const struct client *c, const uint8_t *msg
             (void)sendmsg(c->fd, &h, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-static void reply(struct dns *d, const struct client *c, const struct dns_question *q, const struct dns_answer *a)
+static void reply(struct dns *d, const struct client *c, const struct dns_question *q,
+                  const struct dns_answer *a)
 {
     uint8_t out[DNS_MESSAGE_MAX];
     size_t n = dns_reply_build(q, a, out, sizeof out);
@@ -109,7 +111,8 @@ static void reply(struct dns *d, const struct client *c, const struct dns_questi
         send_reply(d, c, out, n);
 }
 
-static void reply_code(struct dns *d, const struct client *c, const struct dns_question *q, enum dns_rcode rcode)
+static void reply_code(struct dns *d, const struct client *c, const struct dns_question *q,
+                       enum dns_rcode rcode)
 {
     const struct dns_answer a = {.rcode = rcode};
 
@@ -134,7 +137,12 @@ static void refuse(struct dns *d, const struct client *c, const struct dns_quest
     pthread_mutex_unlock(&d->lock);
     if (rcode == DNS_REFUSED) {
         const uint64_t none[6] = {q->type};
-        audit_write(d->audit, &(struct audit_record){.container = "", .call = "dns", .args = none, .detail = q->name, .rule = rule, .error = ECONNREFUSED});
+        audit_write(d->audit, &(struct audit_record){.container = "",
+                                                     .call = "dns",
+                                                     .args = none,
+                                                     .detail = q->name,
+                                                     .rule = rule,
+                                                     .error = ECONNREFUSED});
     }
     reply_code(d, c, q, rcode);
 }
@@ -154,7 +162,9 @@ static const struct dns_answer *cache_get(struct dns *d, const char *name, uint1
 {
     struct cached *c = cache_slot(d, name, type);
 
-    return c->name && c->type == type && c->until_ms > clock_mono_ms() && strcmp(c->name, name) == 0 ? &c->answer : NULL;
+    return c->name && c->type == type && c->until_ms > clock_mono_ms() && strcmp(c->name, name) == 0
+               ? &c->answer
+               : NULL;
 }
 
 static void cache_put(struct dns *d, const char *name, uint16_t type, const struct dns_answer *a)
@@ -193,7 +203,8 @@ static void ask_upstream(struct dns *d, struct pending *p)
     uint8_t out[DNS_MESSAGE_MAX];
     ssize_t to = pick_upstream(d, p);
 
-    if (to < 0 || getrandom(&p->id, sizeof p->id, 0) != sizeof p->id) { /* an id that can be guessed is none */
+    if (to < 0 ||
+        getrandom(&p->id, sizeof p->id, 0) != sizeof p->id) { /* an id that can be guessed is none */
         p->used = false;
         reply_code(d, &p->client, &p->q, DNS_SERVFAIL);
         return;

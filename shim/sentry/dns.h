@@ -13,9 +13,11 @@
 enum dns_socket { DNS_UDP, DNS_TCP, DNS_UPSTREAM };
 struct dns;
 
-/* Starts the thread. wake: a connected pair, non-blocking, by which it learns of new sockets; stays the caller's. 0 or -errno. */
+/* Starts the thread. wake: a connected pair, non-blocking, by which it learns of new sockets; stays the
+ * caller's. 0 or -errno. */
 int dns_new(struct egress *egress, struct audit *audit, const int wake[2], struct dns **ret);
 /* fd taken. */
 int dns_add_socket(struct dns *d, enum dns_socket kind, int fd);
-/* Names below it that are not allowed get NXDOMAIN instead of REFUSED: resolvers try the next search domain only then. */
+/* Names below it that are not allowed get NXDOMAIN instead of REFUSED: resolvers try the next search domain
+ * only then. */
 void dns_add_search(struct dns *d, const char *domain);

@@ -14,11 +14,11 @@
 #include "base/fd.h"
 #include "base/scoped.h"
 
-#define DNS_PORT 53
-#define SERVERS_MAX 3       /* as libc reads them (MAXNS) */
-#define SEARCH_DOMAINS_MAX 6
+#define DNS_PORT             53
+#define SERVERS_MAX          3 /* as libc reads them (MAXNS) */
+#define SEARCH_DOMAINS_MAX   6
 #define UPSTREAMS_PER_SERVER 4 /* each has a port of its own, so an off-path forger must guess it as well */
-#define LOOPBACK_INDEX 1
+#define LOOPBACK_INDEX       1
 
 struct server {
     char text[INET6_ADDRSTRLEN];
@@ -78,7 +78,10 @@ static int add_address(const struct ip *ip, struct err *e)
         struct rtattr attr;
         uint8_t ip[16];
     } req = {.h = {.nlmsg_type = RTM_NEWADDR, .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE},
-             .a = {.ifa_family = ip->family, .ifa_prefixlen = (uint8_t)(bytes * 8), .ifa_flags = IFA_F_NODAD, .ifa_index = LOOPBACK_INDEX},
+             .a = {.ifa_family = ip->family,
+                   .ifa_prefixlen = (uint8_t)(bytes * 8),
+                   .ifa_flags = IFA_F_NODAD,
+                   .ifa_index = LOOPBACK_INDEX},
              .attr = {.rta_len = (unsigned short)RTA_LENGTH(bytes), .rta_type = IFA_LOCAL}};
     struct {
         struct nlmsghdr h;
@@ -94,7 +97,8 @@ static int add_address(const struct ip *ip, struct err *e)
     if (recv(fd, &answer, sizeof answer, 0) < (ssize_t)(NLMSG_HDRLEN + sizeof answer.error.error))
         return err_set(e, -EPROTO, "netlink: short answer");
     if (answer.error.error && answer.error.error != -EEXIST)
-        return err_set(e, answer.error.error, "put a nameserver's address on the pod's loopback: %s", strerror(-answer.error.error));
+        return err_set(e, answer.error.error, "put a nameserver's address on the pod's loopback: %s",
+                       strerror(-answer.error.error));
     return 0;
 }
 
@@ -122,8 +126,8 @@ static int listener(const struct server *s, int type, struct err *e)
     int on = 1;
     scoped_fd int fd = socket(s->ip.family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) < 0 || bind(fd, (struct sockaddr *)&at, len) < 0 ||
-        (type == SOCK_STREAM && listen(fd, 64) < 0))
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) < 0 ||
+        bind(fd, (struct sockaddr *)&at, len) < 0 || (type == SOCK_STREAM && listen(fd, 64) < 0))
         return err_sys(e, "answer DNS at %s", s->text);
     return take_fd(fd);
 }
@@ -139,13 +143,16 @@ static int upstream(const struct server *s, struct err *e)
     return take_fd(fd);
 }
 
-static int give(const struct dns_setup_out *out, const struct server *s, enum dns_socket kind, int fd, struct err *e)
+static int give(const struct dns_setup_out *out, const struct server *s, enum dns_socket kind, int fd,
+                struct err *e)
 {
     scoped_fd int mine = fd;
 
     if (fd < 0)
         return fd;
-    return out->socket(out->data, &(struct dns_setup_socket){.kind = kind, .fd = mine, .family = s->ip.family, .address = s->text}, e);
+    return out->socket(
+        out->data,
+        &(struct dns_setup_socket){.kind = kind, .fd = mine, .family = s->ip.family, .address = s->text}, e);
 }
 
 /* In the pod's network namespace. */

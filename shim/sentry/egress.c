@@ -6,9 +6,9 @@
 
 #include "base/clock.h"
 
-#define DNS_PORT 53
+#define DNS_PORT       53
 #define GRANT_EXTRA_MS 30000 /* clients keep an answer a little longer than its TTL */
-#define GRANT_LEAST_S 60
+#define GRANT_LEAST_S  60
 
 static bool in_range(const struct egress_range *range, int family, const uint8_t *ip)
 {
@@ -27,7 +27,8 @@ void egress_init(struct egress *g, const struct egress_range *hard_deny, size_t 
 static bool node_denies(const struct egress *g, const struct endpoint *to)
 {
     for (size_t i = 0; i < g->n_hard_deny; i++)
-        if (in_range(&g->hard_deny[i], to->family, to->ip) || (to->has_v4 && in_range(&g->hard_deny[i], AF_INET, to->v4)))
+        if (in_range(&g->hard_deny[i], to->family, to->ip) ||
+            (to->has_v4 && in_range(&g->hard_deny[i], AF_INET, to->v4)))
             return true;
     return false;
 }
@@ -48,18 +49,22 @@ static bool is_resolver(const struct egress *g, const struct ip *ip, uint16_t po
     return false;
 }
 
-static void refuse(struct egress_answer *ret, const struct policy *p, const struct egress_verdict *v, const struct flow *flow)
+static void refuse(struct egress_answer *ret, const struct policy *p, const struct egress_verdict *v,
+                   const struct flow *flow)
 {
     bool probe = flow->type == SOCK_DGRAM && flow->use == ADDRESS_CONNECT && v->reason == EGRESS_PORT;
 
     /* Fast and final for the program; a datagram has no connection that could be refused. */
-    int error = v->reason == EGRESS_HARD_DENY ? EACCES : flow->type == SOCK_DGRAM && flow->use == ADDRESS_SEND ? EPERM : ECONNREFUSED;
+    int error = v->reason == EGRESS_HARD_DENY                           ? EACCES
+                : flow->type == SOCK_DGRAM && flow->use == ADDRESS_SEND ? EPERM
+                                                                        : ECONNREFUSED;
     ret->error = policy_is_audit(p) ? 0 : error;
-    /* Resolvers sort addresses by connecting UDP sockets without sending anything (RFC 6724): no attempt to talk. */
+    /* Resolvers sort addresses by connecting UDP sockets without sending anything (RFC 6724): no attempt to
+     * talk. */
     ret->record = !probe;
     (void)snprintf(ret->rule, sizeof ret->rule, "egress %.60s generation %llu: %s%s%.40s%s", policy_name(p),
-                   (unsigned long long)policy_generation(p), egress_reason_name(v->reason), v->rule ? " (" : "", v->rule ? v->rule : "",
-                   v->rule ? ")" : "");
+                   (unsigned long long)policy_generation(p), egress_reason_name(v->reason),
+                   v->rule ? " (" : "", v->rule ? v->rule : "", v->rule ? ")" : "");
 }
 
 static void judge(struct egress *g, const struct flow *flow, struct egress_answer *ret)
@@ -88,7 +93,8 @@ void egress_decide(struct egress *g, const struct flow *flow, struct egress_answ
     if (flow->use == ADDRESS_BIND || flow->to.family == AF_UNSPEC)
         return;
     if (node_denies(g, &flow->to)) {
-        *ret = (struct egress_answer){.error = EACCES, .record = true, .rule = "egress: denied for every pod of this node"};
+        *ret = (struct egress_answer){
+            .error = EACCES, .record = true, .rule = "egress: denied for every pod of this node"};
         return;
     }
     pthread_rwlock_rdlock(&g->lock);

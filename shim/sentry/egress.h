@@ -34,7 +34,7 @@ struct egress {
 };
 struct flow {
     enum address_use use;
-    int type; /* SOCK_STREAM, SOCK_DGRAM */
+    int type;           /* SOCK_STREAM, SOCK_DGRAM */
     struct endpoint to; /* ADDRESS_BIND: the local address */
 };
 struct egress_answer {

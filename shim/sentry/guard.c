@@ -15,8 +15,8 @@
 
 #include "base/alloc.h"
 
-#define UNIFIED "/sys/fs/cgroup/unified"
-#define PARENT "glovebox"
+#define UNIFIED     "/sys/fs/cgroup/unified"
+#define PARENT      "glovebox"
 #define CLEAN_TRIES 50
 
 struct guard {
@@ -71,7 +71,8 @@ static int attach_all(int dir, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(hooks); i++) {
         scoped_fd int prog = load_program(st.st_ino, hooks[i].type); /* a cgroup's inode number is its id */
         if (prog < 0)
-            return err_sys(e, "socket guard: the kernel refuses the BPF program %s (it needs CONFIG_CGROUP_BPF)",
+            return err_sys(e,
+                           "socket guard: the kernel refuses the BPF program %s (it needs CONFIG_CGROUP_BPF)",
                            hooks[i].name);
         union bpf_attr attr = {
             .target_fd = (uint32_t)dir,
@@ -94,7 +95,8 @@ static int open_unified(void)
     scoped_fd int fs = (int)syscall(SYS_fsopen, "cgroup2", FSOPEN_CLOEXEC);
     if (fs < 0 || syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
         return -1;
-    return (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+    return (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC,
+                        MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
 }
 
 static int make_dir(int parent, const char *name)
@@ -173,7 +175,8 @@ void guard_free(struct guard *g)
 
 int guard_check(int sock, struct err *e)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons(9), .sin_addr = {htonl(INADDR_LOOPBACK)}};
     if (connect(sock, (struct sockaddr *)&to, sizeof to) == 0)
         return err_set(e, -EPERM, "socket guard: the kernel accepts the programs but does not run them");
     if (errno != EPERM)

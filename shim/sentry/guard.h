@@ -18,9 +18,9 @@ struct guard;
  * the host's v2 hierarchy (glovebox/<pod_id>), which a hybrid host has beside the v1 ones.
  */
 int guard_install(int v2_dir, const char *pod_id, struct guard **ret, struct err *e);
-int guard_dir(const struct guard *g);  /* the cgroup directory that the sentry must be in */
-void guard_free(struct guard *g);      /* removes a directory of our own; the sentry must be gone */
-int guard_remove(const char *pod_id);  /* for a clean-up without the shim: 0, -EBUSY while a task is in it */
+int guard_dir(const struct guard *g); /* the cgroup directory that the sentry must be in */
+void guard_free(struct guard *g);     /* removes a directory of our own; the sentry must be gone */
+int guard_remove(const char *pod_id); /* for a clean-up without the shim: 0, -EBUSY while a task is in it */
 /* Proof, not hope: 0 when using `sock` (made by the sentry) from here is refused. */
 int guard_check(int sock, struct err *e);
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -22,22 +21,22 @@
 #include "base/loop.h"
 #include "base/scoped.h"
 #include "shim/cgroup/cgroup.h"
-#include "shim/launcher/pod.h"
 #include "shim/egress/policy.h"
+#include "shim/filter/filter.h"
+#include "shim/launcher/pod.h"
+#include "shim/sentry/core.h"
 #include "shim/sentry/cut.h"
 #include "shim/sentry/dns_setup.h"
-#include "shim/filter/filter.h"
-#include "shim/sentry/core.h"
 #include "shim/sentry/guard.h"
 #include "shim/sentry/message.h"
 #include "shim/sentry/process.h"
 #include "shim/sentry/sentry.h"
 #include "shim/sentry/task.h"
 
-#define READY_MS 10000
-#define ANSWER_MS 5000
+#define READY_MS           10000
+#define ANSWER_MS          5000
 #define MESSAGES_PER_ROUND 16
-#define V1_TASKS_MAX 32
+#define V1_TASKS_MAX       32
 
 struct sentry {
     pid_t pid;
@@ -107,7 +106,8 @@ static void take_message(struct sentry *s, const struct message *m)
     }
 }
 
-/* 1: one message was taken; 0: none there; -errno: the other side is gone. Never blocks, takes no descriptors. */
+/* 1: one message was taken; 0: none there; -errno: the other side is gone. Never blocks, takes no
+ * descriptors. */
 static int read_message(struct sentry *s)
 {
     struct message m;
@@ -160,7 +160,8 @@ static int request(struct sentry *s, struct message *m, int fd, struct err *e)
     return s->got_value < 0 ? err_set(e, s->got_value, "the sentry refuses: %s", strerror(-s->got_value)) : 0;
 }
 
-/* The descriptors of v1 hierarchies; a v2 one (hybrid hosts) would take the sentry out of the guard's directory. */
+/* The descriptors of v1 hierarchies; a v2 one (hybrid hosts) would take the sentry out of the guard's
+ * directory. */
 static size_t v1_tasks(const struct cgroup_entry *entry, int *out)
 {
     size_t n = 0;
@@ -172,7 +173,8 @@ static size_t v1_tasks(const struct cgroup_entry *entry, int *out)
     return n;
 }
 
-static int fork_sentry(struct sentry *s, const struct sentry_params *p, const struct cgroup_entry *entry, struct err *e)
+static int fork_sentry(struct sentry *s, const struct sentry_params *p, const struct cgroup_entry *entry,
+                       struct err *e)
 {
     int tasks[V1_TASKS_MAX], pair[2];
     struct sentry_boot boot = {
@@ -195,7 +197,8 @@ static int fork_sentry(struct sentry *s, const struct sentry_params *p, const st
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_sys(e, "sentry: socketpair");
     s->control = pair[0];
-    (void)fd_set_nonblock(s->control, true); /* whatever has become of the sentry, the shim does not wait for it */
+    (void)fd_set_nonblock(s->control,
+                          true); /* whatever has become of the sentry, the shim does not wait for it */
     scoped_fd int theirs = pair[1];
     boot.control = theirs;
     s->pid = fork();
@@ -212,7 +215,8 @@ static int died_early(struct sentry *s, struct err *e)
     (void)kill(s->pid, SIGKILL);
     (void)waitpid(s->pid, &status, 0);
     s->pid = -1;
-    return err_set(e, -EPROTO, "the sentry died while it started: %s %d", WIFSIGNALED(status) ? "signal" : "status",
+    return err_set(e, -EPROTO, "the sentry died while it started: %s %d",
+                   WIFSIGNALED(status) ? "signal" : "status",
                    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
@@ -232,12 +236,13 @@ static int wait_ready(struct sentry *s, struct err *e)
     scoped_fd int probe = n_fds == 1 ? fd : -1;
     m.text[sizeof m.text - 1] = '\0';
     if (m.value < 0 || probe < 0)
-        return err_set(e, m.value < 0 ? m.value : -EPROTO, "sentry: %s", m.text[0] ? m.text : "no test socket");
+        return err_set(e, m.value < 0 ? m.value : -EPROTO, "sentry: %s",
+                       m.text[0] ? m.text : "no test socket");
     return guard_check(probe, e);
 }
 
-int sentry_start(struct loop *loop, const struct sentry_params *p, const struct sentry_events *ev, struct sentry **ret,
-                 struct err *e)
+int sentry_start(struct loop *loop, const struct sentry_params *p, const struct sentry_events *ev,
+                 struct sentry **ret, struct err *e)
 {
     struct cgroup_entry entry = {.v2_dir = -1};
     if (p->cgroup)
@@ -308,7 +313,8 @@ int sentry_add_listener(struct sentry *s, int listener_fd, const char *container
     return request(s, &m, fd, e);
 }
 
-static int request_later(struct sentry *s, enum message_type type, void (*done)(void *data), void *data, struct err *e)
+static int request_later(struct sentry *s, enum message_type type, void (*done)(void *data), void *data,
+                         struct err *e)
 {
     struct message m = {.type = type, .cookie = ++s->last_cookie};
 

@@ -14,7 +14,7 @@
 #include "base/scoped.h"
 #include "shim/sentry/task.h"
 
-#define STATUS_MAX 16384
+#define STATUS_MAX        16384
 #define THREADS_LOOKED_AT 64
 
 struct status {
@@ -58,7 +58,8 @@ static bool only_candidate(pid_t tid, const struct status *st)
     DIR *dir = opendir(path);
     if (!dir)
         return false;
-    for (const struct dirent *d = readdir(dir); d && signals && n < THREADS_LOOKED_AT; d = readdir(dir), n++) {
+    for (const struct dirent *d = readdir(dir); d && signals && n < THREADS_LOOKED_AT;
+         d = readdir(dir), n++) {
         struct status other;
         int id = (int)strtol(d->d_name, NULL, 10);
         if (id <= 0 || id == tid)
@@ -80,6 +81,7 @@ int task_look_up(pid_t tid, bool *ret_pending)
     int r = read_status(path, &st);
     if (r < 0)
         return r;
-    *ret_pending = (st.own & ~st.blocked) != 0 || ((st.shared & ~st.blocked) != 0 && only_candidate(tid, &st));
+    *ret_pending =
+        (st.own & ~st.blocked) != 0 || ((st.shared & ~st.blocked) != 0 && only_candidate(tid, &st));
     return (int)st.tgid;
 }

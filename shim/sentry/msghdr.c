@@ -34,8 +34,8 @@ int64_t msghdr_data_bytes(const struct iovec *iov, size_t n)
 static const struct {
     int level, type;
 } allowed[] = {
-    {IPPROTO_IP, IP_PKTINFO},      {IPPROTO_IP, IP_TOS},           {IPPROTO_IP, IP_TTL},
-    {IPPROTO_IPV6, IPV6_PKTINFO},  {IPPROTO_IPV6, IPV6_HOPLIMIT},  {IPPROTO_IPV6, IPV6_TCLASS},
+    {IPPROTO_IP, IP_PKTINFO},      {IPPROTO_IP, IP_TOS},          {IPPROTO_IP, IP_TTL},
+    {IPPROTO_IPV6, IPV6_PKTINFO},  {IPPROTO_IPV6, IPV6_HOPLIMIT}, {IPPROTO_IPV6, IPV6_TCLASS},
     {IPPROTO_IPV6, IPV6_DONTFRAG},
 };
 

@@ -1,5 +1,6 @@
 #pragma once
-/* A message as the workload laid it out in its memory (x86-64), checked before anything is done with it.  Pure. */
+/* A message as the workload laid it out in its memory (x86-64), checked before anything is done with it.
+ * Pure. */
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
@@ -21,9 +22,9 @@ struct wire_mmsghdr {
 _Static_assert(sizeof(struct wire_msghdr) == 56 && sizeof(struct wire_mmsghdr) == 64, "x86-64 ABI");
 _Static_assert(sizeof(struct iovec) == 16, "x86-64 ABI");
 
-#define MSG_IOV_MAX 1024       /* UIO_MAXIOV */
+#define MSG_IOV_MAX      1024  /* UIO_MAXIOV */
 #define MSG_DATAGRAM_MAX 65535 /* larger ones the kernel refuses as well */
-#define MSG_CONTROL_MAX 512
+#define MSG_CONTROL_MAX  512
 
 /* 0, or the errno that the kernel gives: -EINVAL, -EMSGSIZE, -ENOBUFS. */
 int msghdr_check(const struct wire_msghdr *h);

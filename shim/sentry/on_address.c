@@ -16,7 +16,8 @@ void on_socket(struct call *call)
 {
     int domain = (int)call_arg(call, 0), type = (int)call_arg(call, 1), protocol = (int)call_arg(call, 2);
 
-    /* The filter has checked the triple. The socket belongs to the pod's network and to the guarded cgroup. */
+    /* The filter has checked the triple. The socket belongs to the pod's network and to the guarded cgroup.
+     */
     scoped_fd int fd = socket(domain, type | SOCK_CLOEXEC, protocol);
     if (fd < 0)
         call_fail(call, errno);

@@ -18,7 +18,7 @@
 #include "base/scoped.h"
 #include "shim/sentry/calls.h"
 
-#define CHUNK_BYTES (64 * 1024)
+#define CHUNK_BYTES    (64 * 1024)
 #define CALL_BYTES_MAX (16 * 1024 * 1024) /* callers must handle less than they asked for */
 
 struct transfer {

@@ -19,7 +19,8 @@ void on_sysinfo(struct call *call)
         call_fail(call, errno);
         return;
     }
-    uint64_t total = (uint64_t)info.totalram * info.mem_unit, free_bytes = (uint64_t)info.freeram * info.mem_unit;
+    uint64_t total = (uint64_t)info.totalram * info.mem_unit,
+             free_bytes = (uint64_t)info.freeram * info.mem_unit;
     if (limit > 0 && (uint64_t)limit < total) {
         total = (uint64_t)limit;
         free_bytes = MIN(free_bytes, total);

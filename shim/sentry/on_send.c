@@ -16,9 +16,9 @@
 #include "shim/sentry/sock.h"
 
 #define SMALL_BYTES 2048
-#define BATCH_MAX 64 /* messages per call; callers must handle fewer than they asked for */
+#define BATCH_MAX   64 /* messages per call; callers must handle fewer than they asked for */
 
-struct outgoing { /* one datagram, in private memory */
+struct outgoing {      /* one datagram, in private memory */
     struct address to; /* len 0: to the connected peer */
     size_t n;
     size_t n_control;
@@ -46,7 +46,8 @@ static int outgoing_room(struct outgoing *o, size_t n)
 }
 
 /* Sends what was copied and judged. Bytes sent, or -errno; 1 in *ret_done: the call was answered. */
-static ssize_t perform(struct call *call, const struct sock *s, struct outgoing *o, int flags, bool first, bool *ret_done)
+static ssize_t perform(struct call *call, const struct sock *s, struct outgoing *o, int flags, bool first,
+                       bool *ret_done)
 {
     struct iovec part = {o->data, o->n};
     struct msghdr h = {
@@ -153,8 +154,8 @@ static int copy_message(struct call *call, const struct wire_msghdr *h, struct o
 }
 
 /* Copy, judge, send. As perform(). */
-static ssize_t send_message(struct call *call, const struct sock *s, const struct wire_msghdr *h, int flags, bool first,
-                            bool *ret_done)
+static ssize_t send_message(struct call *call, const struct sock *s, const struct wire_msghdr *h, int flags,
+                            bool first, bool *ret_done)
 {
     __attribute__((cleanup(outgoing_done_scoped))) struct outgoing o;
 

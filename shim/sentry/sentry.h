@@ -21,11 +21,12 @@ struct sentry;
 
 struct sentry_params {
     const struct pod *pod;
-    const struct cgroup *cgroup; /* the sentry's own leaf */
-    int audit_fd;                /* denials as JSON lines, taken by dup; -1 = none */
-    bool debug;                  /* one line per refused call: process, call, arguments, rule */
+    const struct cgroup *cgroup;     /* the sentry's own leaf */
+    int audit_fd;                    /* denials as JSON lines, taken by dup; -1 = none */
+    bool debug;                      /* one line per refused call: process, call, arguments, rule */
     int64_t cpu_milli, memory_bytes; /* the pod's limits for sysinfo and sched_getaffinity; 0 = the host's */
-    const struct egress_range *hard_deny; /* addresses that no pod of this node may reach (egress.h); used before return */
+    const struct egress_range
+        *hard_deny; /* addresses that no pod of this node may reach (egress.h); used before return */
     size_t n_hard_deny;
 };
 struct sentry_events {
@@ -35,8 +36,8 @@ struct sentry_events {
 };
 
 /* Installs the socket guard (cgroup BPF), forks the process, waits until it runs under its filter. */
-int sentry_start(struct loop *loop, const struct sentry_params *p, const struct sentry_events *ev, struct sentry **ret,
-                 struct err *e);
+int sentry_start(struct loop *loop, const struct sentry_params *p, const struct sentry_events *ev,
+                 struct sentry **ret, struct err *e);
 void sentry_stop(struct sentry *s); /* kills, NULL is fine */
 pid_t sentry_pid(const struct sentry *s);
 bool sentry_reaped(struct sentry *s, pid_t pid, int status); /* from the reaper; true if it was the sentry */
@@ -48,17 +49,17 @@ int sentry_add_listener(struct sentry *s, int listener_fd, const char *container
  * the freezer has been requested (until then it would reach the program as an odd error number):
  *
  *   sentry_quiesce()         stop receiving; done when nothing short is in flight
- *   cgroup_freeze(true)      its write has returned; calls of the pod that nobody receives freeze by themselves
- *   sentry_release_parked()  blocked calls (a connect that waits) are answered so that the kernel restarts
- *                            them after the thaw, without EINTR; done when nothing at all is in flight
- *   cgroup_frozen() == 1
+ *   cgroup_freeze(true)      its write has returned; calls of the pod that nobody receives freeze by
+ * themselves sentry_release_parked()  blocked calls (a connect that waits) are answered so that the kernel
+ * restarts them after the thaw, without EINTR; done when nothing at all is in flight cgroup_frozen() == 1
  *   ...
  *   cgroup_freeze(false), sentry_unquiesce()
  *
  * When a pause is given up half way: thaw, then sentry_unquiesce().  `done` is called from the loop.
  */
 int sentry_quiesce(struct sentry *s, void (*done)(void *data), void *data, struct err *e);
-/* The same for the blocked calls of one container, while others of the pod run on; the freezer tells when they are gone. */
+/* The same for the blocked calls of one container, while others of the pod run on; the freezer tells when
+ * they are gone. */
 int sentry_release_container(struct sentry *s, const char *container_id, struct err *e);
 int sentry_release_parked(struct sentry *s, void (*done)(void *data), void *data, struct err *e);
 int sentry_unquiesce(struct sentry *s, struct err *e);

@@ -8,7 +8,10 @@ struct sock {
     int fd;
     int domain, type;
 };
-#define SOCK_NONE {.fd = -1}
+#define SOCK_NONE                                                                                            \
+    {                                                                                                        \
+        .fd = -1                                                                                             \
+    }
 
 /*
  * 0: *ret is an inet socket.  1: answered already: no socket; or AF_UNIX, which continues in the kernel.
@@ -17,7 +20,8 @@ struct sock {
  * inet socket in its place; the socket guard then refuses what the kernel is about to do.
  */
 int sock_take(struct call *call, int fd, struct sock *ret);
-/* Reads and decides on an address. 0: perform with *ret (len 0: without address); 1: answered. The caller is valid then. */
+/* Reads and decides on an address. 0: perform with *ret (len 0: without address); 1: answered. The caller is
+ * valid then. */
 int sock_address(struct call *call, const struct sock *s, enum address_use use, uint64_t at, int64_t len,
                  struct address *ret);
 /* The decision alone, for addresses that were read already. 0, or a positive errno, recorded. */

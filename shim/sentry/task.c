@@ -58,7 +58,8 @@ pid_t task_process(struct core *core, pid_t tid)
 void task_answer(struct core *core, uint64_t cookie, int tgid)
 {
     pthread_mutex_lock(&core->lock);
-    LIST_FOREACH(node, &core->questions) {
+    LIST_FOREACH(node, &core->questions)
+    {
         struct question *q = LIST_ENTRY(node, struct question, node);
         if (q->cookie == cookie)
             q->tgid = tgid != 0 ? tgid : -ESRCH;

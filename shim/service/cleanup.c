@@ -25,11 +25,11 @@
 #include "shim/sentry/sentry.h"
 #include "shim/service/paths.h"
 
-#define DEATH_MS 3000 /* of the 5 s that containerd gives the whole invocation */
-#define DYING_MS 300  /* for a shim that is on its way out */
-#define STEP_MS 5
-#define LAYERS_MAX 64
-#define UMOUNT_TRIES 20
+#define DEATH_MS      3000 /* of the 5 s that containerd gives the whole invocation */
+#define DYING_MS      300  /* for a shim that is on its way out */
+#define STEP_MS       5
+#define LAYERS_MAX    64
+#define UMOUNT_TRIES  20
 #define SENTRY_SUFFIX ".sentry"
 
 char *paths_pod_link(const char *state_dir, const char *pod_id)
@@ -271,8 +271,8 @@ static void fill_from_bundle(struct state *s, const char *ns, const char *id, co
         spec_free(spec);
 }
 
-static void end_container(const char *ns, const char *id, const char *bundle, struct state *s, int64_t deadline_ms,
-                          struct err *e)
+static void end_container(const char *ns, const char *id, const char *bundle, struct state *s,
+                          int64_t deadline_ms, struct err *e)
 {
     fill_from_bundle(s, ns, id, bundle);
     bool shim_dead = !shim_lives(s);
@@ -299,7 +299,8 @@ static void end_container(const char *ns, const char *id, const char *bundle, st
  * The shim of a sandbox is gone: containerd may call for the sandbox alone (task API v3, and v2 shims
  * in 2.0.0 to 2.0.5), so its members go with it.
  */
-static void end_members(const char *ns, const char *id, const struct state *sandbox, int64_t deadline_ms, struct err *e)
+static void end_members(const char *ns, const char *id, const struct state *sandbox, int64_t deadline_ms,
+                        struct err *e)
 {
     if (!sandbox->pod || strcmp(sandbox->pod, id) != 0 || shim_lives(sandbox))
         return;
@@ -314,7 +315,8 @@ static void end_members(const char *ns, const char *id, const struct state *sand
     state_ids_free(ids);
 }
 
-int cleanup_bundle(const char *ns, const char *id, const char *bundle, struct cleanup_result *ret, struct err *e)
+int cleanup_bundle(const char *ns, const char *id, const char *bundle, struct cleanup_result *ret,
+                   struct err *e)
 {
     struct err local = {0};
     struct err *err = e ? e : &local;
@@ -323,8 +325,8 @@ int cleanup_bundle(const char *ns, const char *id, const char *bundle, struct cl
 
     *ret = (struct cleanup_result){.exit_status = 137, .at = clock_wall()};
     if (!state_name_is_valid(ns) || !state_name_is_valid(id))
-        return err_set(err, -EINVAL, "namespace and id must be plain names, not \"%.40s\" and \"%.80s\"", ns ? ns : "",
-                       id ? id : "");
+        return err_set(err, -EINVAL, "namespace and id must be plain names, not \"%.40s\" and \"%.80s\"",
+                       ns ? ns : "", id ? id : "");
     if (state_read(STATE_DIR, ns, id, &s, NULL) < 0)
         s = xcalloc(1, sizeof *s);
     ret->pid = (uint32_t)s->init.pid;

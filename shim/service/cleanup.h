@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 
-struct cleanup_result { /* the DeleteResponse */
+struct cleanup_result {   /* the DeleteResponse */
     uint32_t pid;         /* the init's host pid as Create reported it, 0 when it is not known any more */
     uint32_t exit_status; /* 137, or what the shim itself had seen and noted before it died */
     struct timespec at;   /* wall clock */
@@ -21,4 +21,5 @@ struct cleanup_result { /* the DeleteResponse */
  * has a recorded pid's number.  *ret is filled also when <0 is returned: then something could not be
  * removed and e says what.  ns and id must be plain names (-EINVAL otherwise).
  */
-int cleanup_bundle(const char *ns, const char *id, const char *bundle, struct cleanup_result *ret, struct err *e);
+int cleanup_bundle(const char *ns, const char *id, const char *bundle, struct cleanup_result *ret,
+                   struct err *e);

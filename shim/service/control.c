@@ -183,8 +183,9 @@ METHOD(set_egress, glovebox__shim__v1__set_egress_request, Glovebox__Shim__V1__S
 {
     struct err e = {0};
     bool none = req->policy[0] == '\0';
-    int r = none && req->confirm ? runtime_confirm_egress(s->rt, &e)
-                                 : runtime_set_egress(s->rt, none ? NULL : req->policy, strlen(req->policy), &e);
+    int r = none && req->confirm
+                ? runtime_confirm_egress(s->rt, &e)
+                : runtime_set_egress(s->rt, none ? NULL : req->policy, strlen(req->policy), &e);
 
     if (r < 0)
         service_error(call, r, &e);

@@ -18,11 +18,11 @@
 #include "shim/ttrpc/events.h"
 #include "shim/ttrpc/server.h"
 
-#define CLOSE_TICK_MS 5
-#define ALONE_FIRST_MS 40
-#define ALONE_LAST_MS 6000
+#define CLOSE_TICK_MS   5
+#define ALONE_FIRST_MS  40
+#define ALONE_LAST_MS   6000
 #define NEVER_CALLED_MS 120000 /* containerd gives up dialling a new shim after 100 s */
-#define CLOSE_MAX_MS 2500 /* containerd waits 3 s for Shutdown and then for the connection */
+#define CLOSE_MAX_MS    2500   /* containerd waits 3 s for Shutdown and then for the connection */
 
 struct daemon {
     struct loop *loop;
@@ -33,7 +33,7 @@ struct daemon {
     bool unlinked;
     struct source *close_timer, *alone_timer;
     int64_t alone_ms; /* until the next look */
-    bool killed; /* told to end by a signal: the containers are not deleted, only dead */
+    bool killed;      /* told to end by a signal: the containers are not deleted, only dead */
     int64_t close_deadline_ms;
 };
 
@@ -52,8 +52,8 @@ static void on_close_tick(void *data)
         return;
     }
     if (!idle)
-        log_warn("the shim ends with work undone", "replies=%d events=%d containers=%d", !ttrpc_server_idle(d->server),
-                 !events_idle(d->service.events), !over);
+        log_warn("the shim ends with work undone", "replies=%d events=%d containers=%d",
+                 !ttrpc_server_idle(d->server), !events_idle(d->service.events), !over);
     loop_quit(d->loop);
 }
 
@@ -145,7 +145,8 @@ static bool name_socket(const char *socket, const char *name)
     for (int attempt = 0; attempt < 5; attempt++) {
         if (make_dir(STATE_DIR) && make_dir(STATE_DIR "/" PODS_DIR) &&
             /* A second name of the socket itself: who may see only this directory can still connect. */
-            (linkat(AT_FDCWD, socket, AT_FDCWD, name, 0) == 0 || (errno == EXDEV && symlink(socket, name) == 0)))
+            (linkat(AT_FDCWD, socket, AT_FDCWD, name, 0) == 0 ||
+             (errno == EXDEV && symlink(socket, name) == 0)))
             return true;
         if (errno != ENOENT)
             return false;
@@ -204,13 +205,19 @@ static int setup(struct daemon *d, int listen_fd, struct err *e)
     d->service.shutdown = on_shutdown;
     d->service.created = on_created;
     d->service.data = d;
-    const struct rt_params rp = {.loop = d->loop, .ns = p->ns, .id = p->id, .state_dir = STATE_DIR, .audit_dir = AUDIT_DIR,
-                                 .socket_path = p->socket_path, .debug = p->debug,
+    const struct rt_params rp = {.loop = d->loop,
+                                 .ns = p->ns,
+                                 .id = p->id,
+                                 .state_dir = STATE_DIR,
+                                 .audit_dir = AUDIT_DIR,
+                                 .socket_path = p->socket_path,
+                                 .debug = p->debug,
                                  .sink = {.publish = service_publish, .data = &d->service}};
     r = runtime_new(&rp, &d->service.rt, e);
     if (r < 0)
         return r;
-    r = ttrpc_server_new(d->loop, take_fd(fd), service_methods, service_n_methods, &d->service, &d->server, e);
+    r = ttrpc_server_new(d->loop, take_fd(fd), service_methods, service_n_methods, &d->service, &d->server,
+                         e);
     if (r < 0)
         return r;
     ttrpc_server_on_alone(d->server, on_alone, d);

@@ -22,14 +22,15 @@ static char *text(const char *s)
 
 static void v1_memory(const struct cgroup_v1_memory *from, V1(MemoryStat) * to)
 {
-    COPY(cache) COPY(rss) COPY(rss_huge) COPY(mapped_file) COPY(dirty) COPY(writeback)
-    COPY(pg_pg_in) COPY(pg_pg_out) COPY(pg_fault) COPY(pg_maj_fault)
-    COPY(inactive_anon) COPY(active_anon) COPY(inactive_file) COPY(active_file) COPY(unevictable)
-    COPY(hierarchical_memory_limit) COPY(hierarchical_swap_limit)
-    COPY(total_cache) COPY(total_rss) COPY(total_rss_huge) COPY(total_mapped_file) COPY(total_dirty) COPY(total_writeback)
-    COPY(total_pg_pg_in) COPY(total_pg_pg_out) COPY(total_pg_fault) COPY(total_pg_maj_fault)
-    COPY(total_inactive_anon) COPY(total_active_anon) COPY(total_inactive_file) COPY(total_active_file)
-    COPY(total_unevictable)
+    COPY(cache)
+    COPY(rss)
+    COPY(rss_huge) COPY(mapped_file) COPY(dirty) COPY(writeback) COPY(pg_pg_in) COPY(pg_pg_out) COPY(pg_fault)
+        COPY(pg_maj_fault) COPY(inactive_anon) COPY(active_anon) COPY(inactive_file) COPY(active_file)
+            COPY(unevictable) COPY(hierarchical_memory_limit) COPY(hierarchical_swap_limit) COPY(total_cache)
+                COPY(total_rss) COPY(total_rss_huge) COPY(total_mapped_file) COPY(total_dirty)
+                    COPY(total_writeback) COPY(total_pg_pg_in) COPY(total_pg_pg_out) COPY(total_pg_fault)
+                        COPY(total_pg_maj_fault) COPY(total_inactive_anon) COPY(total_active_anon)
+                            COPY(total_inactive_file) COPY(total_active_file) COPY(total_unevictable)
 }
 
 static V1(MemoryEntry) * v1_entry(const struct cgroup_v1_memory_entry *from, V1(MemoryEntry) * to)
@@ -37,8 +38,7 @@ static V1(MemoryEntry) * v1_entry(const struct cgroup_v1_memory_entry *from, V1(
     if (!from->has)
         return NULL;
     io__containerd__cgroups__v1__memory_entry__init(to);
-    COPY(limit) COPY(usage) COPY(max) COPY(failcnt)
-    return to;
+    COPY(limit) COPY(usage) COPY(max) COPY(failcnt) return to;
 }
 
 struct blkio_list {
@@ -60,7 +60,8 @@ static void v1_blkio_list(const struct cgroup_v1_blkio_entry *from, size_t n, st
     }
 }
 
-static void v1_blkio(const struct cgroup_v1_stats *s, struct blkio_list lists[BLKIO_KINDS], V1(BlkIOStat) * to)
+static void v1_blkio(const struct cgroup_v1_stats *s, struct blkio_list lists[BLKIO_KINDS],
+                     V1(BlkIOStat) * to)
 {
     io__containerd__cgroups__v1__blk_iostat__init(to);
     struct {
@@ -137,12 +138,12 @@ static void v1_rdma(const struct cgroup_stats *s, struct v1_parts *p)
     io__containerd__cgroups__v1__rdma_stat__init(&p->rdma);
     for (size_t i = 0; i < s->n_rdma_current + s->n_rdma_limit; i++) {
         bool current = i < s->n_rdma_current;
-        const struct cgroup_rdma_stat *from = current ? &s->rdma_current[i] : &s->rdma_limit[i - s->n_rdma_current];
+        const struct cgroup_rdma_stat *from =
+            current ? &s->rdma_current[i] : &s->rdma_limit[i - s->n_rdma_current];
         V1(RdmaEntry) *to = &p->rdma_entry[i];
         io__containerd__cgroups__v1__rdma_entry__init(to);
         to->device = text(from->device);
-        COPY(hca_handles) COPY(hca_objects)
-        p->rdma_list[i] = to;
+        COPY(hca_handles) COPY(hca_objects) p->rdma_list[i] = to;
     }
     p->rdma.current = p->rdma_list;
     p->rdma.n_current = s->n_rdma_current;
@@ -158,8 +159,7 @@ static void v1_hugetlb(const struct cgroup_stats *s, struct v1_parts *p)
         const struct cgroup_hugetlb_stat *from = &s->hugetlb[i];
         V1(HugetlbStat) *to = &p->hugetlb[i];
         io__containerd__cgroups__v1__hugetlb_stat__init(to);
-        COPY(usage) COPY(max) COPY(failcnt)
-        to->pagesize = text(from->pagesize);
+        COPY(usage) COPY(max) COPY(failcnt) to->pagesize = text(from->pagesize);
         p->hugetlb_list[i] = to;
     }
     p->m.hugetlb = p->hugetlb_list;
@@ -251,9 +251,10 @@ static void v2_cpu(const struct cgroup_v2_stats *from, struct v2_parts *p)
     V2(CPUStat) *to = &p->cpu;
 
     io__containerd__cgroups__v2__cpustat__init(to);
-    COPY(usage_usec) COPY(user_usec) COPY(system_usec) COPY(nr_periods) COPY(nr_throttled) COPY(throttled_usec)
-    COPY(nr_bursts) COPY(burst_usec)
-    to->psi = v2_psi(&from->cpu_psi, &p->cpu_psi);
+    COPY(usage_usec)
+    COPY(user_usec)
+    COPY(system_usec) COPY(nr_periods) COPY(nr_throttled) COPY(throttled_usec) COPY(nr_bursts)
+        COPY(burst_usec) to->psi = v2_psi(&from->cpu_psi, &p->cpu_psi);
     p->m.cpu = to;
 }
 
@@ -262,17 +263,19 @@ static void v2_memory(const struct cgroup_v2_memory *from, struct v2_parts *p)
     V2(MemoryStat) *to = &p->memory;
 
     io__containerd__cgroups__v2__memory_stat__init(to);
-    COPY(anon) COPY(file) COPY(kernel_stack) COPY(slab) COPY(sock) COPY(shmem) COPY(file_mapped) COPY(file_dirty)
-    COPY(file_writeback) COPY(anon_thp)
-    COPY(inactive_anon) COPY(active_anon) COPY(inactive_file) COPY(active_file) COPY(unevictable)
-    COPY(slab_reclaimable) COPY(slab_unreclaimable) COPY(pgfault) COPY(pgmajfault)
-    COPY(workingset_refault) COPY(workingset_activate) COPY(workingset_nodereclaim)
-    COPY(pgrefill) COPY(pgscan) COPY(pgsteal) COPY(pgactivate) COPY(pgdeactivate) COPY(pglazyfree) COPY(pglazyfreed)
-    COPY(thp_fault_alloc) COPY(thp_collapse_alloc)
-    COPY(usage) COPY(usage_limit) COPY(swap_usage) COPY(swap_limit) COPY(max_usage) COPY(swap_max_usage)
-    COPY(workingset_refault_anon) COPY(workingset_refault_file) COPY(workingset_activate_anon)
-    COPY(workingset_activate_file)
-    to->psi = v2_psi(&from->psi, &p->memory_psi);
+    COPY(anon)
+    COPY(file)
+    COPY(kernel_stack) COPY(slab) COPY(sock) COPY(shmem) COPY(file_mapped) COPY(file_dirty)
+        COPY(file_writeback) COPY(anon_thp) COPY(inactive_anon) COPY(active_anon) COPY(inactive_file)
+            COPY(active_file) COPY(unevictable) COPY(slab_reclaimable) COPY(slab_unreclaimable) COPY(pgfault)
+                COPY(pgmajfault) COPY(workingset_refault) COPY(workingset_activate)
+                    COPY(workingset_nodereclaim) COPY(pgrefill) COPY(pgscan) COPY(pgsteal) COPY(pgactivate)
+                        COPY(pgdeactivate) COPY(pglazyfree) COPY(pglazyfreed) COPY(thp_fault_alloc)
+                            COPY(thp_collapse_alloc) COPY(usage) COPY(usage_limit) COPY(swap_usage)
+                                COPY(swap_limit) COPY(max_usage) COPY(swap_max_usage)
+                                    COPY(workingset_refault_anon) COPY(workingset_refault_file)
+                                        COPY(workingset_activate_anon) COPY(workingset_activate_file)
+                                            to->psi = v2_psi(&from->psi, &p->memory_psi);
     p->m.memory = to;
 }
 
@@ -284,8 +287,7 @@ static void v2_io(const struct cgroup_v2_stats *s, struct v2_parts *p)
         const struct cgroup_v2_io_entry *from = &s->io[i];
         V2(IOEntry) *to = &p->io_entry[i];
         io__containerd__cgroups__v2__ioentry__init(to);
-        COPY(major) COPY(minor) COPY(rbytes) COPY(wbytes) COPY(rios) COPY(wios)
-        p->io_list[i] = to;
+        COPY(major) COPY(minor) COPY(rbytes) COPY(wbytes) COPY(rios) COPY(wios) p->io_list[i] = to;
     }
     io__containerd__cgroups__v2__iostat__init(&p->io);
     p->io.usage = p->io_list;
@@ -311,12 +313,12 @@ static void v2_hugetlb_rdma(const struct cgroup_stats *s, struct v2_parts *p)
     io__containerd__cgroups__v2__rdma_stat__init(&p->rdma);
     for (size_t i = 0; i < s->n_rdma_current + s->n_rdma_limit; i++) {
         bool current = i < s->n_rdma_current;
-        const struct cgroup_rdma_stat *from = current ? &s->rdma_current[i] : &s->rdma_limit[i - s->n_rdma_current];
+        const struct cgroup_rdma_stat *from =
+            current ? &s->rdma_current[i] : &s->rdma_limit[i - s->n_rdma_current];
         V2(RdmaEntry) *to = &p->rdma_entry[i];
         io__containerd__cgroups__v2__rdma_entry__init(to);
         to->device = text(from->device);
-        COPY(hca_handles) COPY(hca_objects)
-        p->rdma_list[i] = to;
+        COPY(hca_handles) COPY(hca_objects) p->rdma_list[i] = to;
     }
     p->rdma.current = p->rdma_list;
     p->rdma.n_current = s->n_rdma_current;

@@ -1,7 +1,7 @@
 #pragma once
 /* Where the shim keeps what must outlive it. */
 #define STATE_DIR "/run/glovebox"
-#define PODS_DIR "pods" /* below STATE_DIR: sockets by pod id */
+#define PODS_DIR  "pods" /* below STATE_DIR: sockets by pod id */
 #define AUDIT_DIR "/var/log/glovebox"
 
 /* The caller frees. */

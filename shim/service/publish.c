@@ -13,25 +13,27 @@ static char *text(const char *s)
 }
 
 /* The generated structs want char *, and do not write. */
-#define PACK(name, type, lower, ...)                                                               \
-    static uint8_t *name(const struct rt_event_info *i, size_t *ret_len)                           \
-    {                                                                                              \
-        Google__Protobuf__Timestamp at = service_time(&i->process.at);                             \
-        Containerd__Events__##type m;                                                              \
-        containerd__events__##lower##__init(&m);                                                   \
-        (void)at;                                                                                  \
-        m.container_id = text(i->id);                                                              \
-        __VA_ARGS__                                                                                \
-        return service_pack(&m.base, ret_len);                                                     \
+#define PACK(name, type, lower, ...)                                                                         \
+    static uint8_t *name(const struct rt_event_info *i, size_t *ret_len)                                     \
+    {                                                                                                        \
+        Google__Protobuf__Timestamp at = service_time(&i->process.at);                                       \
+        Containerd__Events__##type m;                                                                        \
+        containerd__events__##lower##__init(&m);                                                             \
+        (void)at;                                                                                            \
+        m.container_id = text(i->id);                                                                        \
+        __VA_ARGS__                                                                                          \
+        return service_pack(&m.base, ret_len);                                                               \
     }
 
 PACK(pack_start, TaskStart, task_start, m.pid = i->process.pid;)
 PACK(pack_exec_added, TaskExecAdded, task_exec_added, m.exec_id = text(i->exec_id);)
-PACK(pack_exec_started, TaskExecStarted, task_exec_started, m.exec_id = text(i->exec_id); m.pid = i->process.pid;)
+PACK(pack_exec_started, TaskExecStarted, task_exec_started, m.exec_id = text(i->exec_id);
+     m.pid = i->process.pid;)
 PACK(pack_oom, TaskOOM, task_oom, )
 PACK(pack_exit, TaskExit, task_exit, m.id = text(i->exec_id ? i->exec_id : i->id); m.pid = i->process.pid;
      m.exit_status = i->process.status; m.exited_at = &at;)
-PACK(pack_delete, TaskDelete, task_delete, m.pid = i->process.pid; m.exit_status = i->process.status; m.exited_at = &at;)
+PACK(pack_delete, TaskDelete, task_delete, m.pid = i->process.pid; m.exit_status = i->process.status;
+     m.exited_at = &at;)
 PACK(pack_paused, TaskPaused, task_paused, )
 PACK(pack_resumed, TaskResumed, task_resumed, )
 

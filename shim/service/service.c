@@ -27,8 +27,8 @@ void service_error(struct ttrpc_call *call, int code, const struct err *e)
     ttrpc_reply_error(call, ttrpc_code_from_errno(code), err_text(e));
 }
 
-ProtobufCMessage *service_unpack(struct ttrpc_call *call, const ProtobufCMessageDescriptor *type, const uint8_t *payload,
-                                 size_t len)
+ProtobufCMessage *service_unpack(struct ttrpc_call *call, const ProtobufCMessageDescriptor *type,
+                                 const uint8_t *payload, size_t len)
 {
     ProtobufCMessage *msg = protobuf_c_message_unpack(type, NULL, len, payload);
 

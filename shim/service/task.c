@@ -126,8 +126,11 @@ static struct launch_mount *mounts_of(const Containerd__Task__V2__CreateTaskRequ
 
     for (size_t i = 0; i < req->n_rootfs; i++) {
         const Containerd__Types__Mount *from = req->rootfs[i];
-        m[i] = (struct launch_mount){.type = from->type, .source = from->source, .target = from->target,
-                                     .options = (const char *const *)from->options, .n_options = from->n_options};
+        m[i] = (struct launch_mount){.type = from->type,
+                                     .source = from->source,
+                                     .target = from->target,
+                                     .options = (const char *const *)from->options,
+                                     .n_options = from->n_options};
     }
     return m;
 }
@@ -137,7 +140,8 @@ static void read_options(const Google__Protobuf__Any *any, struct rt_create *c)
 {
     if (!any || !is_type(&any->base, "containerd.runc.v1.Options"))
         return;
-    Containerd__Runc__V1__Options *o = containerd__runc__v1__options__unpack(NULL, any->value.len, any->value.data);
+    Containerd__Runc__V1__Options *o =
+        containerd__runc__v1__options__unpack(NULL, any->value.len, any->value.data);
     if (!o) {
         log_warn("options of Create cannot be read", "id=%s", c->id);
         return;
@@ -154,8 +158,12 @@ METHOD(Create, containerd__task__v2__create_task_request, Containerd__Task__V2__
         return;
     }
     scoped_free struct launch_mount *rootfs = mounts_of(req);
-    struct rt_create c = {.id = req->id, .bundle = req->bundle, .rootfs = rootfs, .n_rootfs = req->n_rootfs,
-                          .terminal = req->terminal, .uri = {req->stdin, req->stdout, req->stderr},
+    struct rt_create c = {.id = req->id,
+                          .bundle = req->bundle,
+                          .rootfs = rootfs,
+                          .n_rootfs = req->n_rootfs,
+                          .terminal = req->terminal,
+                          .uri = {req->stdin, req->stdout, req->stderr},
                           .checkpoint = req->checkpoint};
     read_options(req->options, &c);
 
@@ -200,12 +208,16 @@ METHOD(Exec, containerd__task__v2__exec_process_request, Containerd__Task__V2__E
 
     if (!req->spec || strlen(req->spec->type_url) < sizeof suffix - 1 ||
         strcmp(req->spec->type_url + strlen(req->spec->type_url) - (sizeof suffix - 1), suffix) != 0) {
-        ttrpc_reply_error(call, TTRPC_INVALID_ARGUMENT, "spec: must be a runtime-spec Process: invalid argument");
+        ttrpc_reply_error(call, TTRPC_INVALID_ARGUMENT,
+                          "spec: must be a runtime-spec Process: invalid argument");
         return;
     }
-    const struct rt_exec x = {.id = req->id, .exec_id = req->exec_id, .terminal = req->terminal,
+    const struct rt_exec x = {.id = req->id,
+                              .exec_id = req->exec_id,
+                              .terminal = req->terminal,
                               .uri = {req->stdin, req->stdout, req->stderr},
-                              .spec_json = (const char *)req->spec->value.data, .spec_len = req->spec->value.len};
+                              .spec_json = (const char *)req->spec->value.data,
+                              .spec_len = req->spec->value.len};
     reply_result(call, runtime_exec(s->rt, &x, &e), &e);
 }
 
@@ -213,7 +225,9 @@ METHOD(Kill, containerd__task__v2__kill_request, Containerd__Task__V2__KillReque
 {
     struct err e = {0};
 
-    reply_result(call, runtime_kill(s->rt, req->id, req->exec_id, req->signal > 1024 ? 1024 : (int)req->signal, req->all, &e),
+    reply_result(call,
+                 runtime_kill(s->rt, req->id, req->exec_id, req->signal > 1024 ? 1024 : (int)req->signal,
+                              req->all, &e),
                  &e);
 }
 
@@ -244,7 +258,9 @@ METHOD(Update, containerd__task__v2__update_task_request, Containerd__Task__V2__
         reply_result(call, runtime_state(s->rt, req->id, NULL, &state, &e), &e);
         return;
     }
-    reply_result(call, runtime_update(s->rt, req->id, (const char *)req->resources->value.data, req->resources->value.len, &e),
+    reply_result(call,
+                 runtime_update(s->rt, req->id, (const char *)req->resources->value.data,
+                                req->resources->value.len, &e),
                  &e);
 }
 
@@ -425,11 +441,29 @@ METHOD(Checkpoint, containerd__task__v2__checkpoint_task_request, Containerd__Ta
     ttrpc_reply_error(call, TTRPC_UNIMPLEMENTED, "Checkpoint is not supported: not implemented");
 }
 
-#define TASK(name) {"containerd.task.v2.Task", #name, on_##name}, {"containerd.task.v3.Task", #name, on_##name}
+#define TASK(name)                                                                                           \
+    {"containerd.task.v2.Task", #name, on_##name},                                                           \
+    {                                                                                                        \
+        "containerd.task.v3.Task", #name, on_##name                                                          \
+    }
 const struct ttrpc_method service_methods[] = {
-    TASK(State), TASK(Create), TASK(Start),      TASK(Delete), TASK(Pids),      TASK(Pause),
-    TASK(Resume), TASK(Checkpoint), TASK(Kill), TASK(Exec),   TASK(ResizePty), TASK(CloseIO),
-    TASK(Update), TASK(Wait), TASK(Stats),      TASK(Connect), TASK(Shutdown),
+    TASK(State),
+    TASK(Create),
+    TASK(Start),
+    TASK(Delete),
+    TASK(Pids),
+    TASK(Pause),
+    TASK(Resume),
+    TASK(Checkpoint),
+    TASK(Kill),
+    TASK(Exec),
+    TASK(ResizePty),
+    TASK(CloseIO),
+    TASK(Update),
+    TASK(Wait),
+    TASK(Stats),
+    TASK(Connect),
+    TASK(Shutdown),
     {"glovebox.shim.v1.Control", "Pause", control_pause},
     {"glovebox.shim.v1.Control", "Resume", control_resume},
     {"glovebox.shim.v1.Control", "Status", control_status},

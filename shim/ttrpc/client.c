@@ -70,7 +70,8 @@ void ttrpc_client_on_closed(struct ttrpc_client *c, void (*fn)(void *data), void
 }
 
 /* The flight is gone before its owner hears of it, who may well free the client. */
-static void finish(struct flight *f, enum ttrpc_code code, const char *text, const uint8_t *payload, size_t len)
+static void finish(struct flight *f, enum ttrpc_code code, const char *text, const uint8_t *payload,
+                   size_t len)
 {
     ttrpc_done_fn done = f->done;
     void *data = f->data;
@@ -239,7 +240,8 @@ int ttrpc_dial(const char *address, struct err *e)
 {
     static const char scheme[] = "unix://";
     struct sockaddr_un to = {.sun_family = AF_UNIX};
-    const char *path = strncmp(address, scheme, sizeof scheme - 1) == 0 ? address + sizeof scheme - 1 : address;
+    const char *path =
+        strncmp(address, scheme, sizeof scheme - 1) == 0 ? address + sizeof scheme - 1 : address;
     size_t n = strlen(path);
 
     if (n == 0 || n >= sizeof to.sun_path)

@@ -13,7 +13,8 @@
 struct loop;
 struct ttrpc_client;
 
-/* "unix:///path", "/path", or "@name" / "unix://@name" (abstract).  Returns a connected non-blocking socket or -errno. */
+/* "unix:///path", "/path", or "@name" / "unix://@name" (abstract).  Returns a connected non-blocking socket
+ * or -errno. */
 int ttrpc_dial(const char *address, struct err *e);
 
 /* fd is taken, on failure too. */
@@ -24,12 +25,14 @@ void ttrpc_client_free(struct ttrpc_client *c);
 /* The connection has ended; all calls in flight have got TTRPC_UNAVAILABLE before.  New calls get it too. */
 void ttrpc_client_on_closed(struct ttrpc_client *c, void (*fn)(void *data), void *data);
 
-/* code TTRPC_OK: payload holds the answer (NULL when empty); otherwise text is the reason.  Valid during the call. */
-typedef void (*ttrpc_done_fn)(void *data, enum ttrpc_code code, const char *text, const uint8_t *payload, size_t len);
+/* code TTRPC_OK: payload holds the answer (NULL when empty); otherwise text is the reason.  Valid during the
+ * call. */
+typedef void (*ttrpc_done_fn)(void *data, enum ttrpc_code code, const char *text, const uint8_t *payload,
+                              size_t len);
 
 struct ttrpc_request {
     const char *service, *method;
-    const char *ns;  /* containerd namespace for the metadata; NULL = none */
+    const char *ns; /* containerd namespace for the metadata; NULL = none */
     const uint8_t *payload;
     size_t len;
     int64_t timeout_ms; /* 0 = none; also told to the server.  A late answer is ignored. */

@@ -23,7 +23,8 @@ enum ttrpc_code {
     TTRPC_UNAUTHENTICATED = 16,
 };
 
-/* "not found", "already exists" ...: containerd's clients strip such a suffix; "unknown" for a foreign number. */
+/* "not found", "already exists" ...: containerd's clients strip such a suffix; "unknown" for a foreign
+ * number. */
 const char *ttrpc_code_text(int code);
 /* Negative errno (or its absolute value) to a code; what has no row is TTRPC_UNKNOWN. */
 enum ttrpc_code ttrpc_code_from_errno(int error);

@@ -32,7 +32,8 @@ int ttrpc_conn_new(struct loop *loop, int fd, const struct ttrpc_conn_events *ev
                    struct err *e);
 /* No callback comes after this; may be called from one.  Unsent bytes are lost.  NULL is fine. */
 void ttrpc_conn_free(struct ttrpc_conn *c);
-/* Sends or queues header and payload; f->len is the payload's. A broken peer is reported by closed(), later. */
+/* Sends or queues header and payload; f->len is the payload's. A broken peer is reported by closed(), later.
+ */
 void ttrpc_conn_send(struct ttrpc_conn *c, const struct ttrpc_frame *f, const uint8_t *payload);
 bool ttrpc_conn_idle(const struct ttrpc_conn *c); /* nothing is queued */
 

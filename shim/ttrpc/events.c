@@ -10,10 +10,10 @@
 #include "forward.pb-c.h"
 #include "shim/ttrpc/client.h"
 
-#define TIMEOUT_MS 5000
+#define TIMEOUT_MS       5000
 #define BACKOFF_FIRST_MS 20
-#define BACKOFF_MAX_MS 1000
-#define REFUSALS_MAX 5
+#define BACKOFF_MAX_MS   1000
+#define REFUSALS_MAX     5
 
 static const char service[] = "containerd.services.events.ttrpc.v1.Events";
 static const char method[] = "Forward";
@@ -153,8 +153,8 @@ static void send_next(struct events *ev)
     ttrpc_client_call(ev->client, &q, on_answer, ev);
 }
 
-static struct event *event_new(const struct events *ev, const char *topic, const char *type, const uint8_t *msg,
-                               size_t len)
+static struct event *event_new(const struct events *ev, const char *topic, const char *type,
+                               const uint8_t *msg, size_t len)
 {
     Google__Protobuf__Timestamp at = GOOGLE__PROTOBUF__TIMESTAMP__INIT;
     Google__Protobuf__Any any = GOOGLE__PROTOBUF__ANY__INIT;
@@ -228,7 +228,8 @@ uint64_t events_dropped(const struct events *ev)
     return ev->dropped;
 }
 
-int events_new(struct loop *loop, const char *ttrpc_address, const char *ns, struct events **ret, struct err *e)
+int events_new(struct loop *loop, const char *ttrpc_address, const char *ns, struct events **ret,
+               struct err *e)
 {
     scoped(events_free) struct events *ev = xcalloc(1, sizeof *ev);
 

@@ -18,7 +18,8 @@ struct events;
 #define EVENTS_QUEUE_MAX 4096
 
 /* ttrpc_address: a path, with or without unix://; NULL or "" = events go nowhere (counted as dropped). */
-int events_new(struct loop *loop, const char *ttrpc_address, const char *ns, struct events **ret, struct err *e);
+int events_new(struct loop *loop, const char *ttrpc_address, const char *ns, struct events **ret,
+               struct err *e);
 /* Copies.  type is the bare message name ("containerd.events.TaskExit"). */
 void events_publish(struct events *ev, const char *topic, const char *type, const uint8_t *msg, size_t len);
 bool events_idle(const struct events *ev); /* nothing is queued or on its way */

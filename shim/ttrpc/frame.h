@@ -5,7 +5,7 @@
  */
 #include <stdint.h>
 
-#define TTRPC_HEADER 10
+#define TTRPC_HEADER      10
 #define TTRPC_PAYLOAD_MAX (4u << 20) /* both directions, as the Go implementation has it */
 
 enum { TTRPC_REQUEST = 1, TTRPC_RESPONSE = 2, TTRPC_DATA = 3 };

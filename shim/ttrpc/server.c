@@ -15,7 +15,7 @@
 #include "ttrpc.pb-c.h"
 
 #define ACCEPT_PAUSE_MS 100
-#define ACCEPT_BURST 32
+#define ACCEPT_BURST    32
 #define STATUS_TEXT_MAX 65536
 
 struct ttrpc_server {
@@ -38,7 +38,7 @@ struct peer {
     uint32_t last_stream; /* streams only count up */
     bool half_closed;
     struct source *ending; /* a look at whether it still has a use */
-    struct list calls; /* not answered yet */
+    struct list calls;     /* not answered yet */
 };
 
 struct ttrpc_call {
@@ -372,8 +372,8 @@ static void on_accept(void *data, uint32_t events UNUSED)
         ;
 }
 
-int ttrpc_server_new(struct loop *loop, int listen_fd, const struct ttrpc_method *methods, size_t n, void *data,
-                     struct ttrpc_server **ret, struct err *e)
+int ttrpc_server_new(struct loop *loop, int listen_fd, const struct ttrpc_method *methods, size_t n,
+                     void *data, struct ttrpc_server **ret, struct err *e)
 {
     scoped(ttrpc_server_free) struct ttrpc_server *s = xcalloc(1, sizeof *s);
 
@@ -425,7 +425,7 @@ void ttrpc_server_free(struct ttrpc_server *s)
 bool ttrpc_server_idle(const struct ttrpc_server *s)
 {
     LIST_FOREACH(n, &s->peers)
-        if (!ttrpc_conn_idle(LIST_ENTRY(n, struct peer, node)->conn))
-            return false;
+    if (!ttrpc_conn_idle(LIST_ENTRY(n, struct peer, node)->conn))
+        return false;
     return true;
 }

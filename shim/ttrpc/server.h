@@ -19,7 +19,8 @@ struct loop;
 struct ttrpc_server;
 struct ttrpc_call;
 
-/* The call must be answered exactly once, now or later.  payload is valid until the function returns; NULL when len is 0. */
+/* The call must be answered exactly once, now or later.  payload is valid until the function returns; NULL
+ * when len is 0. */
 typedef void (*ttrpc_method_fn)(void *data, struct ttrpc_call *call, const uint8_t *payload, size_t len);
 struct ttrpc_method {
     const char *service, *method;
@@ -27,8 +28,8 @@ struct ttrpc_method {
 };
 
 /* listen_fd is taken, on failure too.  The table must outlive the server; data goes to every method. */
-int ttrpc_server_new(struct loop *loop, int listen_fd, const struct ttrpc_method *methods, size_t n, void *data,
-                     struct ttrpc_server **ret, struct err *e);
+int ttrpc_server_new(struct loop *loop, int listen_fd, const struct ttrpc_method *methods, size_t n,
+                     void *data, struct ttrpc_server **ret, struct err *e);
 /* Closes everything; parked calls are cancelled.  NULL is fine. */
 void ttrpc_server_free(struct ttrpc_server *s);
 /*

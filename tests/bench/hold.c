@@ -1,6 +1,7 @@
 /*
- * hold MIB FILE: fills MIB of memory with random bytes, then writes CLOCK_MONOTONIC into the shared file FILE all the
- * time: word 0.  When word 1 becomes N, it touches N MiB of its memory and writes the time when that is done to word 2.
+ * hold MIB FILE: fills MIB of memory with random bytes, then writes CLOCK_MONOTONIC into the shared file FILE
+ * all the time: word 0.  When word 1 becomes N, it touches N MiB of its memory and writes the time when that
+ * is done to word 2.
  */
 #include <fcntl.h>
 #include <stdint.h>

@@ -109,7 +109,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int64_t (*fn)(void);
-    } all[] = {{"getpid", do_getpid}, {"sysinfo", do_sysinfo}, {"socket", do_socket}, {"connect", do_connect}};
+    } all[] = {
+        {"getpid", do_getpid}, {"sysinfo", do_sysinfo}, {"socket", do_socket}, {"connect", do_connect}};
     size_t n = argc == 3 ? (size_t)atol(argv[2]) : 0;
     int64_t *took = calloc(n + 1, sizeof *took);
 

@@ -10,7 +10,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct egress_range deny[] = {{AF_INET, {169, 254}, 16}, {AF_INET6, {0xfe, 0x80}, 10}, {AF_INET, {0}, 0}};
+    static const struct egress_range deny[] = {
+        {AF_INET, {169, 254}, 16}, {AF_INET6, {0xfe, 0x80}, 10}, {AF_INET, {0}, 0}};
     struct address a = {0};
     struct flow flow = {0};
     char text[ENDPOINT_TEXT_MAX];

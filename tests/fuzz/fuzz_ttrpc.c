@@ -36,16 +36,16 @@ static struct {
 
 /* ---- the server's methods: decode, then answer, refuse or park ---- */
 
-#define DECODER(name, prefix)                                                                                     \
-    static void name(void *d UNUSED, struct ttrpc_call *call, const uint8_t *payload, size_t len)                 \
-    {                                                                                                              \
-        void *m = containerd__task__v2__##prefix##__unpack(NULL, len, payload);                                    \
-        if (!m) {                                                                                                  \
-            ttrpc_reply_error(call, TTRPC_INVALID_ARGUMENT, "bad");                                                \
-            return;                                                                                                \
-        }                                                                                                          \
-        containerd__task__v2__##prefix##__free_unpacked(m, NULL);                                                  \
-        ttrpc_reply(call, payload, len);                                                                           \
+#define DECODER(name, prefix)                                                                                \
+    static void name(void *d UNUSED, struct ttrpc_call *call, const uint8_t *payload, size_t len)            \
+    {                                                                                                        \
+        void *m = containerd__task__v2__##prefix##__unpack(NULL, len, payload);                              \
+        if (!m) {                                                                                            \
+            ttrpc_reply_error(call, TTRPC_INVALID_ARGUMENT, "bad");                                          \
+            return;                                                                                          \
+        }                                                                                                    \
+        containerd__task__v2__##prefix##__free_unpacked(m, NULL);                                            \
+        ttrpc_reply(call, payload, len);                                                                     \
     }
 DECODER(on_create, create_task_request)
 DECODER(on_start, start_request)
@@ -72,8 +72,9 @@ static void on_wait(void *d UNUSED, struct ttrpc_call *call, const uint8_t *payl
 
 #define TASK "containerd.task.v2.Task"
 static const struct ttrpc_method methods[] = {
-    {TASK, "Create", on_create}, {TASK, "Start", on_start}, {TASK, "Exec", on_exec},        {TASK, "Update", on_update},
-    {TASK, "Kill", on_kill},     {TASK, "Wait", on_wait},   {TASK, "ResizePty", on_resize},
+    {TASK, "Create", on_create},    {TASK, "Start", on_start}, {TASK, "Exec", on_exec},
+    {TASK, "Update", on_update},    {TASK, "Kill", on_kill},   {TASK, "Wait", on_wait},
+    {TASK, "ResizePty", on_resize},
 };
 
 static void step(int n)
@@ -125,7 +126,8 @@ static void to_server(const uint8_t *data, size_t size, uint8_t how)
     assert(world.parked == 0);
 }
 
-static void on_done(void *count, enum ttrpc_code code UNUSED, const char *text, const uint8_t *payload, size_t len)
+static void on_done(void *count, enum ttrpc_code code UNUSED, const char *text, const uint8_t *payload,
+                    size_t len)
 {
     assert(text && (len == 0 || payload));
     ++*(unsigned *)count;

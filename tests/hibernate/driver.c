@@ -49,7 +49,8 @@ static uint64_t memory(const struct driver *d)
         bool v2 = views[i].name[0] == '\0';
         if (!v2 && strcmp(views[i].name, "memory") != 0)
             continue;
-        (void)snprintf(path, sizeof path, "/proc/self/fd/%d/%s", views[i].dir, v2 ? "memory.current" : "memory.usage_in_bytes");
+        (void)snprintf(path, sizeof path, "/proc/self/fd/%d/%s", views[i].dir,
+                       v2 ? "memory.current" : "memory.usage_in_bytes");
         if (file_read(-1, path, 64, &text, NULL, NULL) == 0)
             n = strtoull(text, NULL, 10);
         free(text);
@@ -71,8 +72,9 @@ static void on_paused(void *data, int r, const struct hibernate_result *result, 
         source_arm(d->timer, d->run_ms);
         return;
     }
-    printf("paused: saved %.1f MiB in %llu ms, lazy %d, charge %.1f -> %.1f MiB", (double)result->saved_bytes / 1048576,
-           (unsigned long long)result->duration_ms, result->lazy, (double)d->before / 1048576, (double)memory(d) / 1048576);
+    printf("paused: saved %.1f MiB in %llu ms, lazy %d, charge %.1f -> %.1f MiB",
+           (double)result->saved_bytes / 1048576, (unsigned long long)result->duration_ms, result->lazy,
+           (double)d->before / 1048576, (double)memory(d) / 1048576);
     fflush(stdout);
     if (d->kill_pager)
         kill(hibernate_pid(d->h), SIGKILL);
@@ -123,7 +125,11 @@ static void start_pause(void *data)
     struct driver *d = data;
     struct cgroup *const groups[] = {d->cg};
     struct hibernate_params p = {.cgroups = groups, .n_cgroups = 1, .image_dir = d->image_dir};
-    struct hibernate_events ev = {.paused = on_paused, .resumable = on_resumable, .finished = on_finished, .broken = on_broken, .data = d};
+    struct hibernate_events ev = {.paused = on_paused,
+                                  .resumable = on_resumable,
+                                  .finished = on_finished,
+                                  .broken = on_broken,
+                                  .data = d};
     struct err e;
 
     d->before = memory(d);
@@ -159,12 +165,18 @@ int main(int argc, char **argv)
     char path[64];
 
     for (int opt; (opt = getopt(argc, argv, "+n:d:r:p:k")) != -1;) {
-        if (opt == 'n') d.cycles = strtol(optarg, NULL, 10);
-        else if (opt == 'd') d.image_dir = optarg;
-        else if (opt == 'r') d.run_ms = strtol(optarg, NULL, 10);
-        else if (opt == 'p') d.pause_ms = strtol(optarg, NULL, 10);
-        else if (opt == 'k') d.kill_pager = 1;
-        else return 2;
+        if (opt == 'n')
+            d.cycles = strtol(optarg, NULL, 10);
+        else if (opt == 'd')
+            d.image_dir = optarg;
+        else if (opt == 'r')
+            d.run_ms = strtol(optarg, NULL, 10);
+        else if (opt == 'p')
+            d.pause_ms = strtol(optarg, NULL, 10);
+        else if (opt == 'k')
+            d.kill_pager = 1;
+        else
+            return 2;
     }
     if (optind >= argc)
         return 2;

@@ -76,10 +76,13 @@ static void on_done(void *data, int r, struct launch_result *result, const struc
 /* ---- the filter, replaced under -f (link option --wrap) --------------------------------------------- */
 
 struct filter_options;
-int __real_filter_build(const struct filter_options *o, struct sock_filter *out, size_t max, size_t *ret_n, struct err *e);
-int __wrap_filter_build(const struct filter_options *o, struct sock_filter *out, size_t max, size_t *ret_n, struct err *e);
+int __real_filter_build(const struct filter_options *o, struct sock_filter *out, size_t max, size_t *ret_n,
+                        struct err *e);
+int __wrap_filter_build(const struct filter_options *o, struct sock_filter *out, size_t max, size_t *ret_n,
+                        struct err *e);
 
-int __wrap_filter_build(const struct filter_options *o, struct sock_filter *out, size_t max, size_t *ret_n, struct err *e)
+int __wrap_filter_build(const struct filter_options *o, struct sock_filter *out, size_t max, size_t *ret_n,
+                        struct err *e)
 {
     if (!opt.open)
         return __real_filter_build(o, out, max, ret_n, e);
@@ -178,7 +181,8 @@ static int run(struct loop *loop, struct launch_params *p, struct result *res, s
     return r;
 }
 
-static int exec_in(struct loop *loop, const struct launch_params *base, const struct result *init, struct err *e)
+static int exec_in(struct loop *loop, const struct launch_params *base, const struct result *init,
+                   struct err *e)
 {
     scoped_free char *text = NULL;
     size_t len = 0;
@@ -205,7 +209,8 @@ static int exec_in(struct loop *loop, const struct launch_params *base, const st
     return wait_for(res.l.pid);
 }
 
-static int once(struct loop *loop, const char *bundle, const struct spec *spec, const struct pod *pod, double *ret_ms, struct err *e)
+static int once(struct loop *loop, const char *bundle, const struct spec *spec, const struct pod *pod,
+                double *ret_ms, struct err *e)
 {
     struct cgroup *cg = NULL;
     struct result res;
@@ -222,10 +227,21 @@ static int once(struct loop *loop, const char *bundle, const struct spec *spec, 
         words[n_words++] = w;
     if (opt.bind)
         words[n_words++] = "rbind";
-    const struct launch_mount root = {.type = opt.bind ? "bind" : "overlay", .source = opt.bind ? opt.bind : "overlay", .options = words,
+    const struct launch_mount root = {.type = opt.bind ? "bind" : "overlay",
+                                      .source = opt.bind ? opt.bind : "overlay",
+                                      .options = words,
                                       .n_options = n_words};
-    struct launch_params p = {.pod = pod, .id = "driver", .bundle = bundle, .spec = spec, .process = &spec->process, .rootfs = &root,
-                              .n_rootfs = n_words ? 1 : 0, .cgroup = cg, .stdio = {0, 1, 2}, .join_pidfd = -1, .debug = opt.debug};
+    struct launch_params p = {.pod = pod,
+                              .id = "driver",
+                              .bundle = bundle,
+                              .spec = spec,
+                              .process = &spec->process,
+                              .rootfs = &root,
+                              .n_rootfs = n_words ? 1 : 0,
+                              .cgroup = cg,
+                              .stdio = {0, 1, 2},
+                              .join_pidfd = -1,
+                              .debug = opt.debug};
     r = run(loop, &p, &res, e);
     *ret_ms = (double)(clock_mono_ns() - start) / 1e6;
     if (r == 0) {
@@ -285,7 +301,8 @@ static int drive(const char *bundle, struct err *e)
         r = once(loop, bundle, spec, pod, &ms[i], e);
     if (opt.runs > 1 && r >= 0) {
         qsort(ms, (size_t)opt.runs, sizeof *ms, compare);
-        fprintf(stderr, "create to exec: median %.2f ms, best %.2f, worst %.2f\n", ms[opt.runs / 2], ms[0], ms[opt.runs - 1]);
+        fprintf(stderr, "create to exec: median %.2f ms, best %.2f, worst %.2f\n", ms[opt.runs / 2], ms[0],
+                ms[opt.runs - 1]);
     }
     if (!opt.keep)
         pod_free(pod);

@@ -41,12 +41,12 @@
 #include "shim/sentry/sentry.h"
 
 #define BASE_ID 1900000000U
-#define CHECK(x)                                                                                   \
-    do {                                                                                           \
-        if ((x) < 0) {                                                                             \
-            perror(#x);                                                                            \
-            exit(125);                                                                             \
-        }                                                                                          \
+#define CHECK(x)                                                                                             \
+    do {                                                                                                     \
+        if ((x) < 0) {                                                                                       \
+            perror(#x);                                                                                      \
+            exit(125);                                                                                       \
+        }                                                                                                    \
     } while (0)
 
 struct options {
@@ -173,8 +173,9 @@ static void install_filter(const struct options *o, int sync)
     }
     struct sock_fprog prog = {(unsigned short)n, program};
     CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
-    int listener = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
-                                SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, &prog);
+    int listener =
+        (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+                     SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, &prog);
     CHECK(listener);
     CHECK(write(sync, &listener, sizeof listener));
     char go;
@@ -232,7 +233,8 @@ static bool is_v2(void)
 
 static void freezer_make(struct run *r)
 {
-    snprintf(r->freezer, sizeof r->freezer, "/sys/fs/cgroup/%sdriver-%d", is_v2() ? "" : "freezer/", getpid());
+    snprintf(r->freezer, sizeof r->freezer, "/sys/fs/cgroup/%sdriver-%d", is_v2() ? "" : "freezer/",
+             getpid());
     CHECK(mkdir(r->freezer, 0755));
 }
 
@@ -277,7 +279,8 @@ static void released(void *data)
         usleep(1000);
         n++;
     }
-    fprintf(stderr, "driver: quiet %.1f released %.1f %s %.1f ms\n", r->quiet_at, at, n < 1000 ? "frozen" : "NOT FROZEN", ms(r));
+    fprintf(stderr, "driver: quiet %.1f released %.1f %s %.1f ms\n", r->quiet_at, at,
+            n < 1000 ? "frozen" : "NOT FROZEN", ms(r));
     loop_add_timer(r->loop, r->o.pause_for, resume, r, NULL);
 }
 
@@ -331,7 +334,8 @@ static void report(struct run *r)
 {
     char command[256];
     snprintf(command, sizeof command,
-             "p=%d; grep -E '^(Pss|Rss|Private_Dirty|Pss_Dirty):' /proc/$p/smaps_rollup | tr -s ' ' | tr '\\n' ' '; "
+             "p=%d; grep -E '^(Pss|Rss|Private_Dirty|Pss_Dirty):' /proc/$p/smaps_rollup | tr -s ' ' | tr "
+             "'\\n' ' '; "
              "echo fds: $(ls /proc/$p/fd | wc -l) threads: $(ls /proc/$p/task | wc -l)",
              sentry_pid(r->sentry));
     fflush(stdout);
@@ -346,12 +350,24 @@ static void parse(struct run *r, int argc, char **argv)
         struct egress_range *d = &r->o.deny[r->o.n_deny % 8];
         char *slash = optarg ? strchr(optarg, '/') : NULL;
         switch (c) {
-        case 'c': r->o.cpu = atoll(optarg); break;
-        case 'm': r->o.memory = atoll(optarg); break;
-        case 'D': r->o.debug = true; break;
-        case 'N': r->o.host_net = true; break;
-        case 'r': r->o.report = true; break;
-        case 'P': CHECK(sscanf(optarg, "%ld:%ld", &r->o.pause_at, &r->o.pause_for) == 2 ? 0 : -1); break;
+        case 'c':
+            r->o.cpu = atoll(optarg);
+            break;
+        case 'm':
+            r->o.memory = atoll(optarg);
+            break;
+        case 'D':
+            r->o.debug = true;
+            break;
+        case 'N':
+            r->o.host_net = true;
+            break;
+        case 'r':
+            r->o.report = true;
+            break;
+        case 'P':
+            CHECK(sscanf(optarg, "%ld:%ld", &r->o.pause_at, &r->o.pause_for) == 2 ? 0 : -1);
+            break;
         case 'd':
             CHECK(slash ? 0 : -1);
             *slash = '\0';
@@ -360,7 +376,8 @@ static void parse(struct run *r, int argc, char **argv)
             CHECK(inet_pton(AF_INET, optarg, d->ip) == 1 ? 0 : -1);
             r->o.n_deny++;
             break;
-        default: exit(125);
+        default:
+            exit(125);
         }
     }
 }
@@ -388,8 +405,13 @@ int main(int argc, char **argv)
     sigaddset(&set, SIGTERM);
     CHECK(loop_add_signals(r.loop, &set, on_signal, &r, NULL));
 
-    struct sentry_params p = {.pod = &pod, .audit_fd = fcntl(9, F_GETFD) >= 0 ? 9 : -1, .debug = r.o.debug,
-        .cpu_milli = r.o.cpu, .memory_bytes = r.o.memory, .hard_deny = r.o.deny, .n_hard_deny = r.o.n_deny};
+    struct sentry_params p = {.pod = &pod,
+                              .audit_fd = fcntl(9, F_GETFD) >= 0 ? 9 : -1,
+                              .debug = r.o.debug,
+                              .cpu_milli = r.o.cpu,
+                              .memory_bytes = r.o.memory,
+                              .hard_deny = r.o.deny,
+                              .n_hard_deny = r.o.n_deny};
     struct sentry_events ev = {.died = died, .data = &r};
     int64_t t = clock_mono_ns();
     if (sentry_start(r.loop, &p, &ev, &r.sentry, &e) < 0) {

@@ -33,7 +33,10 @@ static long clone_newuser(const struct probe *p)
 static long int80(long nr, long a, long b)
 {
     long r;
-    __asm__ volatile("int $0x80" : "=a"(r) : "a"(nr), "b"(a), "c"(b), "d"(0L), "S"(0L), "D"(0L) : "memory", "r8", "r9", "r10", "r11");
+    __asm__ volatile("int $0x80"
+                     : "=a"(r)
+                     : "a"(nr), "b"(a), "c"(b), "d"(0L), "S"(0L), "D"(0L)
+                     : "memory", "r8", "r9", "r10", "r11");
     return (int)r;
 }
 
@@ -49,7 +52,8 @@ static long i386_socketcall(const struct probe *p)
     uint32_t *args = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
 
     if (args == MAP_FAILED) { /* MAP_32BIT refused: a fixed low address does as well */
-        args = mmap((void *)0x10000000, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        args = mmap((void *)0x10000000, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+                    -1, 0);
         if (args == MAP_FAILED)
             return -errno;
     }
@@ -190,12 +194,12 @@ static long handle_at(const struct probe *p)
     return r < 0 ? -errno : r;
 }
 
-#define CALL(g, n, ...) .group = g, .name = n, .run = run_syscall, .arg = {__VA_ARGS__}
-#define FN(g, n, f, ...) .group = g, .name = n, .run = f, .arg = {__VA_ARGS__}
+#define CALL(g, n, ...)      .group = g, .name = n, .run = run_syscall, .arg = {__VA_ARGS__}
+#define FN(g, n, f, ...)     .group = g, .name = n, .run = f, .arg = {__VA_ARGS__}
 #define PATH(g, n, t, flags) .group = g, .name = n, .run = run_open, .text = t, .arg = {flags}
-#define REACHED(...) .reached = {__VA_ARGS__}
-#define BAD (-1L)
-#define NO_PID 0x7ffffff0L
+#define REACHED(...)         .reached = {__VA_ARGS__}
+#define BAD                  (-1L)
+#define NO_PID               0x7ffffff0L
 
 const struct probe probes_kernel[] = {
     {CALL("P01", "unshare(NEWUSER)", SYS_unshare, CLONE_NEWUSER), REACHED(PROBE_OK)},
@@ -204,8 +208,10 @@ const struct probe probes_kernel[] = {
     {CALL("P01", "clone3(NULL,0)", SYS_clone3, 0, 0), REACHED(EINVAL)},
 
     {FN("P02", "int80 getpid", i386_getpid), REACHED(PROBE_OK)},
-    {FN("P02", "int80 socketcall vsock", i386_socketcall, 40), REACHED(PROBE_OK, EAFNOSUPPORT, EPROTONOSUPPORT, ESOCKTNOSUPPORT, EFAULT)},
-    {FN("P02", "int80 socketcall alg", i386_socketcall, 38), REACHED(PROBE_OK, EAFNOSUPPORT, EPROTONOSUPPORT, ESOCKTNOSUPPORT, EFAULT)},
+    {FN("P02", "int80 socketcall vsock", i386_socketcall, 40),
+     REACHED(PROBE_OK, EAFNOSUPPORT, EPROTONOSUPPORT, ESOCKTNOSUPPORT, EFAULT)},
+    {FN("P02", "int80 socketcall alg", i386_socketcall, 38),
+     REACHED(PROBE_OK, EAFNOSUPPORT, EPROTONOSUPPORT, ESOCKTNOSUPPORT, EFAULT)},
     {FN("P02", "x32 getpid", x32_getpid), REACHED(PROBE_OK)},
 
     {CALL("P03", "fsconfig", 431, BAD, 0, 0, 0, 0), REACHED(EINVAL, EBADF)},
@@ -244,14 +250,24 @@ const struct probe probes_kernel[] = {
     {CALL("P18", "futex_requeue", 456, 0, ~0L, 0, 0), REACHED(EINVAL)},
     {CALL("P18", "futex_waitv", 449, 0, 0, ~0L, 0, 0), REACHED(EINVAL)},
 
-    {FN("P19", "timer_create(PROCESS_CPUTIME)", timer_of_clock, CLOCK_PROCESS_CPUTIME_ID), .key = SYS_timer_create, REACHED(PROBE_OK)},
-    {FN("P19", "timerfd CANCEL_ON_SET", timerfd_cancel_on_set), .key = SYS_timerfd_settime, REACHED(PROBE_OK)},
+    {FN("P19", "timer_create(PROCESS_CPUTIME)", timer_of_clock, CLOCK_PROCESS_CPUTIME_ID),
+     .key = SYS_timer_create, REACHED(PROBE_OK)},
+    {FN("P19", "timerfd CANCEL_ON_SET", timerfd_cancel_on_set), .key = SYS_timerfd_settime,
+     REACHED(PROBE_OK)},
     {PATH("P19", "open /proc/self/timers", "/proc/self/timers", O_RDONLY), REACHED(PROBE_OK)},
 
     {.group = "P20", .name = "TIOCSETD 0", .run = run_pty_ioctl, .arg = {0x5423, 0}, REACHED(PROBE_OK)},
-    {.group = "P20", .name = "TIOCSETD 13", .run = run_pty_ioctl, .arg = {0x5423, 13}, REACHED(PROBE_OK, EINVAL)},
+    {.group = "P20",
+     .name = "TIOCSETD 13",
+     .run = run_pty_ioctl,
+     .arg = {0x5423, 13},
+     REACHED(PROBE_OK, EINVAL)},
     {.group = "P20", .name = "TIOCSETD 99", .run = run_pty_ioctl, .arg = {0x5423, 99}, REACHED(EINVAL)},
-    {.group = "P20", .name = "TIOCSTI", .run = run_pty_ioctl, .arg = {0x5412, 'x'}, REACHED(PROBE_OK, EPERM, EIO)},
+    {.group = "P20",
+     .name = "TIOCSTI",
+     .run = run_pty_ioctl,
+     .arg = {0x5412, 'x'},
+     REACHED(PROBE_OK, EPERM, EIO)},
 
     {CALL("P22", "splice", SYS_splice, BAD, 0, BAD, 0, 1, ~0L), REACHED(EINVAL)},
     {CALL("P22", "splice zero flags", SYS_splice, BAD, 0, BAD, 0, 1, 0), REACHED(EBADF)},
@@ -260,8 +276,10 @@ const struct probe probes_kernel[] = {
     {CALL("P22", "sendfile", SYS_sendfile, BAD, BAD, 0, 1), REACHED(EBADF)},
 
     {FN("P23", "pipe2(O_EXCL)", pipe_flags, O_EXCL), .key = SYS_pipe2, REACHED(PROBE_OK, ENOPKG)},
-    {FN("P23", "IOC_WATCH_QUEUE_SET_SIZE", pipe_ioctl, 0x5760), .key = SYS_ioctl, REACHED(PROBE_OK, EINVAL, ENODEV)},
-    {FN("P23", "IOC_WATCH_QUEUE_SET_FILTER", pipe_ioctl, 0x5761), .key = SYS_ioctl, REACHED(PROBE_OK, EINVAL, ENODEV)},
+    {FN("P23", "IOC_WATCH_QUEUE_SET_SIZE", pipe_ioctl, 0x5760), .key = SYS_ioctl,
+     REACHED(PROBE_OK, EINVAL, ENODEV)},
+    {FN("P23", "IOC_WATCH_QUEUE_SET_FILTER", pipe_ioctl, 0x5761), .key = SYS_ioctl,
+     REACHED(PROBE_OK, EINVAL, ENODEV)},
 
     {CALL("P24", "userfaultfd", SYS_userfaultfd, 0x7fffffff), REACHED(EINVAL)},
     {PATH("P24", "open /dev/userfaultfd", "/dev/userfaultfd", O_RDWR), REACHED(PROBE_OK, EACCES, EPERM)},

@@ -18,13 +18,16 @@
 #include "probe.h"
 
 #define CHILD_SECONDS 5
-#define MARK 0x7b000000
-#define KILLED 1000 /* KILLED + signal: the child ended by a signal */
+#define MARK          0x7b000000
+#define KILLED        1000 /* KILLED + signal: the child ended by a signal */
 
 static int drop_to(uid_t uid)
 {
     /* A changed uid makes the process undumpable, which would hide what /proc/self allows. */
-    return setgid(uid) < 0 || setuid(uid) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 ? -errno : 0;
+    return setgid(uid) < 0 || setuid(uid) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+                   prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0
+               ? -errno
+               : 0;
 }
 
 /* The result travels through a pipe: exit codes are too small for it. */
@@ -71,8 +74,8 @@ static long key_of(const struct probe *p)
     static const struct {
         probe_fn run;
         long nr;
-    } keys[] = {{run_socket, SYS_socket},   {run_setsockopt, SYS_setsockopt}, {run_getsockopt, SYS_getsockopt},
-                {run_open, SYS_openat},     {run_sock_ioctl, SYS_ioctl},      {run_pty_ioctl, SYS_ioctl}};
+    } keys[] = {{run_socket, SYS_socket}, {run_setsockopt, SYS_setsockopt}, {run_getsockopt, SYS_getsockopt},
+                {run_open, SYS_openat},   {run_sock_ioctl, SYS_ioctl},      {run_pty_ioctl, SYS_ioctl}};
 
     if (p->key)
         return p->key;
@@ -94,7 +97,8 @@ static void print_result(const struct probe *p, long r, int index)
         (void)snprintf(text, sizeof text, "SIG%s", sigabbrev_np((int)(-r - KILLED)));
     else
         (void)snprintf(text, sizeof text, "%s", strerrorname_np((int)-r));
-    printf("%s\t%s\t%s\t%s\t%d\t%ld\n", p->group, p->name, text, is_reached(p, r) ? "REACHED" : "not", index, key_of(p));
+    printf("%s\t%s\t%s\t%s\t%d\t%ld\n", p->group, p->name, text, is_reached(p, r) ? "REACHED" : "not", index,
+           key_of(p));
 }
 
 int main(int argc, char **argv)
@@ -102,7 +106,8 @@ int main(int argc, char **argv)
     const struct {
         const struct probe *p;
         size_t n;
-    } sets[] = {{probes_kernel, probes_kernel_n}, {probes_net, probes_net_n}, {probes_runtime, probes_runtime_n}};
+    } sets[] = {
+        {probes_kernel, probes_kernel_n}, {probes_net, probes_net_n}, {probes_runtime, probes_runtime_n}};
     long uid = -1;
     int index = 0;
 

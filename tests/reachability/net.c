@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define ANY_SOCKET_ANSWER REACHED(PROBE_OK, EPROTONOSUPPORT, ESOCKTNOSUPPORT, EPROTOTYPE)
-#define REACHED(...) .reached = {__VA_ARGS__}
+#define REACHED(...)      .reached = {__VA_ARGS__}
 
 static long any_family(const struct probe *p)
 {
@@ -53,7 +53,10 @@ static long rights_cycle(const struct probe *p)
         struct cmsghdr align;
     } control = {{0}};
     struct iovec iov = {.iov_base = "x", .iov_len = 1};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control.bytes,
+                         .msg_controllen = sizeof control.bytes};
     int s[2];
 
     (void)p;
@@ -77,7 +80,8 @@ static long fastopen(const struct probe *p)
     socklen_t len = sizeof at;
     (void)p;
     int l = socket(AF_INET, SOCK_STREAM, 0), c = socket(AF_INET, SOCK_STREAM, 0);
-    if (l < 0 || c < 0 || bind(l, (struct sockaddr *)&at, len) < 0 || listen(l, 1) < 0 || getsockname(l, (struct sockaddr *)&at, &len) < 0)
+    if (l < 0 || c < 0 || bind(l, (struct sockaddr *)&at, len) < 0 || listen(l, 1) < 0 ||
+        getsockname(l, (struct sockaddr *)&at, &len) < 0)
         return -errno;
     long r = sendto(c, "hello", 5, 0x20000000 | MSG_NOSIGNAL, (struct sockaddr *)&at, len);
     r = r < 0 ? -errno : r;
@@ -87,23 +91,50 @@ static long fastopen(const struct probe *p)
 }
 
 #define SOCK(g, n, ...) .group = g, .name = n, .run = run_socket, .arg = {__VA_ARGS__}
-#define SET(g, n, ...) .group = g, .name = n, .run = run_setsockopt, .arg = {__VA_ARGS__}
-#define GET(g, n, ...) .group = g, .name = n, .run = run_getsockopt, .arg = {__VA_ARGS__}
-#define NETLINK(n, proto) {SOCK("P12", n, AF_NETLINK, SOCK_RAW, proto), REACHED(PROBE_OK)}
-#define IOCTL(n, r) {.group = "P37", .name = n, .run = run_sock_ioctl, .arg = {r}, REACHED(EFAULT, EPERM, EINVAL)}
-#define T AF_INET, SOCK_STREAM
+#define SET(g, n, ...)  .group = g, .name = n, .run = run_setsockopt, .arg = {__VA_ARGS__}
+#define GET(g, n, ...)  .group = g, .name = n, .run = run_getsockopt, .arg = {__VA_ARGS__}
+#define NETLINK(n, proto)                                                                                    \
+    {                                                                                                        \
+        SOCK("P12", n, AF_NETLINK, SOCK_RAW, proto), REACHED(PROBE_OK)                                       \
+    }
+#define IOCTL(n, r)                                                                                          \
+    {                                                                                                        \
+        .group = "P37", .name = n, .run = run_sock_ioctl, .arg = {r}, REACHED(EFAULT, EPERM, EINVAL)         \
+    }
+#define T  AF_INET, SOCK_STREAM
 #define T6 AF_INET6, SOCK_STREAM
-#define U AF_INET, SOCK_DGRAM
+#define U  AF_INET, SOCK_DGRAM
 
 const struct probe probes_net[] = {
     {SOCK("P10", "AF_ALG stream", 38, SOCK_STREAM, 0), ANY_SOCKET_ANSWER},
     {SOCK("P10", "AF_ALG seqpacket", 38, SOCK_SEQPACKET, 0), ANY_SOCKET_ANSWER},
-    {.group = "P11", .name = "all other families", .key = SYS_socket, .run = any_family, .arg = {0x7fff}, ANY_SOCKET_ANSWER},
-    {.group = "P11", .name = "all other families, protocol 0", .key = SYS_socket, .run = any_family, .arg = {0}, ANY_SOCKET_ANSWER},
+    {.group = "P11",
+     .name = "all other families",
+     .key = SYS_socket,
+     .run = any_family,
+     .arg = {0x7fff},
+     ANY_SOCKET_ANSWER},
+    {.group = "P11",
+     .name = "all other families, protocol 0",
+     .key = SYS_socket,
+     .run = any_family,
+     .arg = {0},
+     ANY_SOCKET_ANSWER},
 
-    NETLINK("SOCK_DIAG", 4), NETLINK("XFRM", 6), NETLINK("SELINUX", 7), NETLINK("ISCSI", 8), NETLINK("AUDIT", 9),
-    NETLINK("FIB_LOOKUP", 10), NETLINK("CONNECTOR", 11), NETLINK("NETFILTER", 12), NETLINK("KOBJECT_UEVENT", 15),
-    NETLINK("GENERIC", 16), NETLINK("RDMA", 20), NETLINK("CRYPTO", 21), NETLINK("SMC", 22), NETLINK("USERSOCK", 2),
+    NETLINK("SOCK_DIAG", 4),
+    NETLINK("XFRM", 6),
+    NETLINK("SELINUX", 7),
+    NETLINK("ISCSI", 8),
+    NETLINK("AUDIT", 9),
+    NETLINK("FIB_LOOKUP", 10),
+    NETLINK("CONNECTOR", 11),
+    NETLINK("NETFILTER", 12),
+    NETLINK("KOBJECT_UEVENT", 15),
+    NETLINK("GENERIC", 16),
+    NETLINK("RDMA", 20),
+    NETLINK("CRYPTO", 21),
+    NETLINK("SMC", 22),
+    NETLINK("USERSOCK", 2),
 
     {SET("P13", "IPT_SO_SET_REPLACE", T, 0, 64, 1, 0), REACHED(EPERM, EINVAL)},
     {SET("P13", "IPT_SO_SET_ADD_COUNTERS", T, 0, 65, 1, 0), REACHED(EPERM, EINVAL)},
@@ -118,7 +149,11 @@ const struct probe probes_net[] = {
     {SET("P14", "SOL_TLS", T, 282, 1, 4, 0), REACHED(PROBE_OK, EINVAL)},
 
     {.group = "P15", .name = "AF_UNIX MSG_OOB", .key = SYS_sendto, .run = oob, REACHED(PROBE_OK)},
-    {.group = "P16", .name = "AF_UNIX SCM_RIGHTS cycle", .key = SYS_sendmsg, .run = rights_cycle, REACHED(PROBE_OK)},
+    {.group = "P16",
+     .name = "AF_UNIX SCM_RIGHTS cycle",
+     .key = SYS_sendmsg,
+     .run = rights_cycle,
+     REACHED(PROBE_OK)},
 
     {SET("P17", "IP_ADD_MEMBERSHIP", U, 0, 35, 1, 0), REACHED(EINVAL, PROBE_OK)},
     {SET("P17", "IP_MSFILTER", U, 0, 41, 1, 0), REACHED(EINVAL, PROBE_OK)},
@@ -155,10 +190,17 @@ const struct probe probes_net[] = {
     {SOCK("P36", "L2TP", AF_INET, SOCK_DGRAM, 115), REACHED(PROBE_OK)},
     {SOCK("P36", "UDP-Lite", AF_INET, SOCK_DGRAM, 136), REACHED(PROBE_OK)},
 
-    IOCTL("SIOCETHTOOL", 0x8946), IOCTL("SIOCSIFFLAGS", 0x8914), IOCTL("SIOCBRADDBR", 0x89a0), IOCTL("SIOCDEVPRIVATE+1", 0x89f1),
+    IOCTL("SIOCETHTOOL", 0x8946),
+    IOCTL("SIOCSIFFLAGS", 0x8914),
+    IOCTL("SIOCBRADDBR", 0x89a0),
+    IOCTL("SIOCDEVPRIVATE+1", 0x89f1),
     IOCTL("SIOCADDDLCI/PROTOPRIVATE", 0x89e0),
 
-    {.group = "P38", .name = "MSG_FASTOPEN to own listener", .key = SYS_sendto, .run = fastopen, REACHED(PROBE_OK)},
+    {.group = "P38",
+     .name = "MSG_FASTOPEN to own listener",
+     .key = SYS_sendto,
+     .run = fastopen,
+     REACHED(PROBE_OK)},
     {SET("P38", "TCP_FASTOPEN_CONNECT", T, 6, 30, 4, 1), REACHED(PROBE_OK)},
     {SET("P38", "TCP_REPAIR", T, 6, 19, 4, 1), REACHED(PROBE_OK, EPERM)},
 };

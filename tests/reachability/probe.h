@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #define PROBE_REACHED_MAX 6
-#define PROBE_OK (-1) /* in `reached`: any success */
+#define PROBE_OK          (-1) /* in `reached`: any success */
 
 struct probe;
 typedef long (*probe_fn)(const struct probe *p); /* the result, or -errno */
@@ -18,13 +18,14 @@ struct probe {
     long arg[7];
     const char *text;
     int reached[PROBE_REACHED_MAX]; /* PROBE_OK or errno values, 0 ends */
-    long key; /* the call that must have reached the kernel; 0 = what the runner says */
+    long key;                       /* the call that must have reached the kernel; 0 = what the runner says */
 };
 
 /* Runners that rows share. */
-long run_syscall(const struct probe *p);    /* arg[0] number, arg[1..6] arguments */
-long run_socket(const struct probe *p);     /* arg: domain, type, protocol */
-long run_setsockopt(const struct probe *p); /* arg: domain, type, level, name, length, first byte; text = value */
+long run_syscall(const struct probe *p); /* arg[0] number, arg[1..6] arguments */
+long run_socket(const struct probe *p);  /* arg: domain, type, protocol */
+long run_setsockopt(
+    const struct probe *p); /* arg: domain, type, level, name, length, first byte; text = value */
 long run_getsockopt(const struct probe *p); /* arg: domain, type, level, name, length */
 long run_open(const struct probe *p);       /* text = path, arg[0] flags */
 long run_sock_ioctl(const struct probe *p); /* arg: request */

@@ -100,29 +100,88 @@ static long above_root(const struct probe *p)
     return up.st_dev == root.st_dev && up.st_ino == root.st_ino ? -ENOENT : 1;
 }
 
-#define DEV(path) {.group = "P25", .name = "open " path, .run = run_open, .text = path, .arg = {O_RDWR}, REACHED(PROBE_OK, EACCES, EBUSY, EPERM, ENODEV, ENXIO)}
-#define WRITE(path) {.group = "P29", .name = "open for writing " path, .run = run_open, .text = path, .arg = {O_WRONLY}, REACHED(PROBE_OK)}
-#define READ(path) {.group = "P32", .name = "read " path, .run = readable, .text = path, REACHED(PROBE_OK)}
+#define DEV(path)                                                                                            \
+    {                                                                                                        \
+        .group = "P25", .name = "open " path, .run = run_open, .text = path, .arg = {O_RDWR},                \
+        REACHED(PROBE_OK, EACCES, EBUSY, EPERM, ENODEV, ENXIO)                                               \
+    }
+#define WRITE(path)                                                                                          \
+    {                                                                                                        \
+        .group = "P29", .name = "open for writing " path, .run = run_open, .text = path, .arg = {O_WRONLY},  \
+        REACHED(PROBE_OK)                                                                                    \
+    }
+#define READ(path)                                                                                           \
+    {                                                                                                        \
+        .group = "P32", .name = "read " path, .run = readable, .text = path, REACHED(PROBE_OK)               \
+    }
 
 const struct probe probes_runtime[] = {
-    DEV("/dev/kvm"), DEV("/dev/net/tun"), DEV("/dev/dri/card0"), DEV("/dev/vhost-net"), DEV("/dev/vhost-vsock"), DEV("/dev/mem"),
-    DEV("/dev/kmsg"), DEV("/dev/binder"), DEV("/dev/snd/seq"), DEV("/dev/video0"), DEV("/dev/nvidiactl"), DEV("/dev/uinput"),
-    DEV("/dev/loop-control"), DEV("/dev/vda"), DEV("/dev/sda"),
+    DEV("/dev/kvm"),
+    DEV("/dev/net/tun"),
+    DEV("/dev/dri/card0"),
+    DEV("/dev/vhost-net"),
+    DEV("/dev/vhost-vsock"),
+    DEV("/dev/mem"),
+    DEV("/dev/kmsg"),
+    DEV("/dev/binder"),
+    DEV("/dev/snd/seq"),
+    DEV("/dev/video0"),
+    DEV("/dev/nvidiactl"),
+    DEV("/dev/uinput"),
+    DEV("/dev/loop-control"),
+    DEV("/dev/vda"),
+    DEV("/dev/sda"),
 
-    WRITE("/proc/sys/kernel/core_pattern"), WRITE("/proc/sys/kernel/modprobe"), WRITE("/proc/sys/fs/binfmt_misc/register"),
-    WRITE("/sys/fs/cgroup/memory/release_agent"), WRITE("/sys/fs/cgroup/release_agent"), WRITE("/sys/kernel/uevent_helper"),
-    WRITE("/proc/self/exe"), WRITE("/proc/sysrq-trigger"), WRITE("/proc/sys/vm/drop_caches"), WRITE("/proc/irq/default_smp_affinity"),
+    WRITE("/proc/sys/kernel/core_pattern"),
+    WRITE("/proc/sys/kernel/modprobe"),
+    WRITE("/proc/sys/fs/binfmt_misc/register"),
+    WRITE("/sys/fs/cgroup/memory/release_agent"),
+    WRITE("/sys/fs/cgroup/release_agent"),
+    WRITE("/sys/kernel/uevent_helper"),
+    WRITE("/proc/self/exe"),
+    WRITE("/proc/sysrq-trigger"),
+    WRITE("/proc/sys/vm/drop_caches"),
+    WRITE("/proc/irq/default_smp_affinity"),
 
-    {.group = "P30", .name = "abstract name of a containerd shim", .run = abstract_name, .text = "/containerd-shim/x.sock", REACHED(PROBE_OK)},
-    {.group = "P30", .name = "/run/containerd/containerd.sock", .run = run_open, .text = "/run/containerd/containerd.sock", .arg = {O_RDONLY}, REACHED(PROBE_OK, ENXIO)},
-    {.group = "P30", .name = "/var/run/docker.sock", .run = run_open, .text = "/var/run/docker.sock", .arg = {O_RDONLY}, REACHED(PROBE_OK, ENXIO)},
+    {.group = "P30",
+     .name = "abstract name of a containerd shim",
+     .run = abstract_name,
+     .text = "/containerd-shim/x.sock",
+     REACHED(PROBE_OK)},
+    {.group = "P30",
+     .name = "/run/containerd/containerd.sock",
+     .run = run_open,
+     .text = "/run/containerd/containerd.sock",
+     .arg = {O_RDONLY},
+     REACHED(PROBE_OK, ENXIO)},
+    {.group = "P30",
+     .name = "/var/run/docker.sock",
+     .run = run_open,
+     .text = "/var/run/docker.sock",
+     .arg = {O_RDONLY},
+     REACHED(PROBE_OK, ENXIO)},
 
     {.group = "P31", .name = "directories and sockets left open", .run = leaked_fds, REACHED(PROBE_OK)},
 
-    READ("/proc/kcore"), READ("/proc/keys"), READ("/proc/timer_list"), READ("/proc/sched_debug"), READ("/proc/kmsg"), READ("/proc/latency_stats"),
-    READ("/proc/iomem"), READ("/sys/firmware/dmi/tables/DMI"), READ("/sys/kernel/debug/tracing/trace"), READ("/sys/kernel/tracing/trace"),
-    READ("/proc/acpi/wakeup"), READ("/proc/config.gz"), READ("/proc/interrupts"), READ("/proc/self/pagemap"),
-    {.group = "P32", .name = "addresses in /proc/kallsyms", .run = real_addresses, .text = "/proc/kallsyms", REACHED(PROBE_OK)},
+    READ("/proc/kcore"),
+    READ("/proc/keys"),
+    READ("/proc/timer_list"),
+    READ("/proc/sched_debug"),
+    READ("/proc/kmsg"),
+    READ("/proc/latency_stats"),
+    READ("/proc/iomem"),
+    READ("/sys/firmware/dmi/tables/DMI"),
+    READ("/sys/kernel/debug/tracing/trace"),
+    READ("/sys/kernel/tracing/trace"),
+    READ("/proc/acpi/wakeup"),
+    READ("/proc/config.gz"),
+    READ("/proc/interrupts"),
+    READ("/proc/self/pagemap"),
+    {.group = "P32",
+     .name = "addresses in /proc/kallsyms",
+     .run = real_addresses,
+     .text = "/proc/kallsyms",
+     REACHED(PROBE_OK)},
     {.group = "P32", .name = "/dev/null is not 1:3", .run = dev_null_replaced, REACHED(PROBE_OK)},
     {.group = "P32", .name = "/.. leaves the root", .run = above_root, REACHED(PROBE_OK)},
 };

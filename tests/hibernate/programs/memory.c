@@ -169,7 +169,11 @@ static void one_round(uint32_t seed, const char *keep, size_t keep_bytes)
 
 int main(int argc, char **argv)
 {
-    static const struct waiter waiters[] = {{"epoll_wait: EINTR", wait_epoll}, {"poll: EINTR", wait_poll}, {"nanosleep: EINTR", wait_sleep}, {"recv: EINTR", wait_recv}, {"sigtimedwait: EINTR", wait_sigtimedwait}};
+    static const struct waiter waiters[] = {{"epoll_wait: EINTR", wait_epoll},
+                                            {"poll: EINTR", wait_poll},
+                                            {"nanosleep: EINTR", wait_sleep},
+                                            {"recv: EINTR", wait_recv},
+                                            {"sigtimedwait: EINTR", wait_sigtimedwait}};
     size_t keep_bytes = (argc > 1 ? (size_t)atol(argv[1]) : 32) * MIB;
     struct sigaction act = {.sa_handler = on_signal};
     pthread_t thread;

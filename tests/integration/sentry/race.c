@@ -38,7 +38,8 @@ int main(void)
     pthread_t thread;
 
     int receiver = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
-    if (bind(receiver, (struct sockaddr *)&to, sizeof to) < 0 || getsockname(receiver, (struct sockaddr *)&to, &len) < 0)
+    if (bind(receiver, (struct sockaddr *)&to, sizeof to) < 0 ||
+        getsockname(receiver, (struct sockaddr *)&to, &len) < 0)
         return 1;
     inet_fd = socket(AF_INET, SOCK_DGRAM, 0);
     unix_fd = socket(AF_UNIX, SOCK_DGRAM, 0);

@@ -1,4 +1,5 @@
-/* Reads `NR A0 .. A5 ...` lines (arguments hexadecimal) and prints what the table declares: native or the verdict's name. */
+/* Reads `NR A0 .. A5 ...` lines (arguments hexadecimal) and prints what the table declares: native or the
+ * verdict's name. */
 #include <stdio.h>
 
 #include "shim/filter/filter.h"

@@ -17,10 +17,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define NAME "gbsweep"
+#define NAME        "gbsweep"
 #define PATIENCE_MS 200
 #define LAST_NUMBER 1023
-#define LEN(a) (sizeof(a) / sizeof((a)[0]))
+#define LEN(a)      (sizeof(a) / sizeof((a)[0]))
 
 struct attempt {
     long nr, arg[6];
@@ -93,7 +93,8 @@ static void every_number(void)
 {
     for (long nr = 0; nr <= LAST_NUMBER; nr++) {
         struct attempt zero = {.nr = nr}, ones = {.nr = nr, .arg = {-1, -1, -1, -1, -1, -1}};
-        if (nr == SYS_rt_sigreturn || nr == SYS_exit || nr == SYS_exit_group || nr == SYS_write || nr == SYS_prctl)
+        if (nr == SYS_rt_sigreturn || nr == SYS_exit || nr == SYS_exit_group || nr == SYS_write ||
+            nr == SYS_prctl)
             continue;
         try_alone(&zero);
         if (nr != SYS_kill && nr != SYS_clone && nr != SYS_vfork && nr != SYS_fork)
@@ -103,7 +104,8 @@ static void every_number(void)
 
 static void socket_triples(void)
 {
-    static const int types[] = {0, 1, 2, 3, 4, 5, 6, 10}, protocols[] = {0, 1, 2, 6, 17, 33, 58, 132, 136, 255, 262, 0x7fff};
+    static const int types[] = {0, 1, 2, 3, 4, 5, 6, 10},
+                     protocols[] = {0, 1, 2, 6, 17, 33, 58, 132, 136, 255, 262, 0x7fff};
     static struct attempt a[LEN(types) * LEN(protocols)];
 
     for (int family = -1; family < 64; family++) {
@@ -117,7 +119,8 @@ static void socket_triples(void)
 
 static void socket_options(long nr)
 {
-    static const int levels[] = {-1, 0, 1, 2, 6, 17, 41, 58, 132, 136, 255, 263, 264, 268, 270, 271, 272, 273, 274, 276, 279, 280, 281, 282, 283, 284, 285, 286};
+    static const int levels[] = {-1,  0,   1,   2,   6,   17,  41,  58,  132, 136, 255, 263, 264, 268,
+                                 270, 271, 272, 273, 274, 276, 279, 280, 281, 282, 283, 284, 285, 286};
     static struct attempt a[256];
 
     for (size_t l = 0; l < LEN(levels); l++) {
@@ -127,7 +130,8 @@ static void socket_options(long nr)
     }
 }
 
-/* fcntl, prctl, madvise, futex, ...: `nr` with register `reg` running over first..last; a bad descriptor or address elsewhere. */
+/* fcntl, prctl, madvise, futex, ...: `nr` with register `reg` running over first..last; a bad descriptor or
+ * address elsewhere. */
 static void range(long nr, int reg, long first, long last, struct attempt base)
 {
     static struct attempt a[4096];
@@ -155,7 +159,8 @@ static void single_bits(long nr, int reg, struct attempt base)
 
 static void clone_bits(void)
 {
-    /* A null stack with CLONE_VM would crash the child, so every flag goes alone, each with an exit signal that ends it. */
+    /* A null stack with CLONE_VM would crash the child, so every flag goes alone, each with an exit signal
+     * that ends it. */
     for (int bit = 8; bit < 32; bit++) {
         struct attempt a = {.nr = SYS_clone, .arg = {(long)(1UL << bit)}};
         if ((1UL << bit) == CLONE_VM || (1UL << bit) == CLONE_VFORK)

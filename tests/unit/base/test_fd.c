@@ -60,17 +60,9 @@ static void read_all_takes_up_to_the_maximum_and_no_byte_more(void **state)
         size_t size, max;
         int result;
     } cases[] = {
-        {0,      0,        0     },
-        {1,      0,        -EFBIG},
-        {0,      10,       0     },
-        {10,     10,       0     },
-        {11,     10,       -EFBIG},
-        {4096,   4096,     0     },
-        {4097,   4096,     -EFBIG},
-        {4095,   5000,     0     },
-        {100000, 100000,   0     },
-        {100001, 100000,   -EFBIG},
-        {5000,   SIZE_MAX, 0     },
+        {0, 0, 0},           {1, 0, -EFBIG},           {0, 10, 0},           {10, 10, 0},
+        {11, 10, -EFBIG},    {4096, 4096, 0},          {4097, 4096, -EFBIG}, {4095, 5000, 0},
+        {100000, 100000, 0}, {100001, 100000, -EFBIG}, {5000, SIZE_MAX, 0},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -247,20 +239,20 @@ static void numbers_are_whole_decimal_and_bounded(void **state)
         int result;
         uint64_t value;
     } cases[] = {
-        {"0",                    0,          0,       0         },
-        {"42",                   100,        0,       42        },
-        {"18446744073709551615", UINT64_MAX, 0,       UINT64_MAX},
-        {"007",                  10,         0,       7         },
-        {"18446744073709551616", UINT64_MAX, -ERANGE, 0         },
-        {"101",                  100,        -ERANGE, 0         },
-        {"",                     100,        -EINVAL, 0         },
-        {" 1",                   100,        -EINVAL, 0         },
-        {"+1",                   100,        -EINVAL, 0         },
-        {"-1",                   100,        -EINVAL, 0         },
-        {"1 ",                   100,        -EINVAL, 0         },
-        {"1x",                   100,        -EINVAL, 0         },
-        {"0x10",                 100,        -EINVAL, 0         },
-        {NULL,                   100,        -EINVAL, 0         },
+        {"0", 0, 0, 0},
+        {"42", 100, 0, 42},
+        {"18446744073709551615", UINT64_MAX, 0, UINT64_MAX},
+        {"007", 10, 0, 7},
+        {"18446744073709551616", UINT64_MAX, -ERANGE, 0},
+        {"101", 100, -ERANGE, 0},
+        {"", 100, -EINVAL, 0},
+        {" 1", 100, -EINVAL, 0},
+        {"+1", 100, -EINVAL, 0},
+        {"-1", 100, -EINVAL, 0},
+        {"1 ", 100, -EINVAL, 0},
+        {"1x", 100, -EINVAL, 0},
+        {"0x10", 100, -EINVAL, 0},
+        {NULL, 100, -EINVAL, 0},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

@@ -85,24 +85,28 @@ static void a_value_can_hold_any_byte_and_forges_nothing(void **state)
     static const struct {
         const char *raw, *read;
     } cases[] = {
-        {"a \"quoted\" \\ value",                     "a \"quoted\" \\ value"                        },
-        {"two\nlines\r\t",                            "two\nlines\r\t"                               },
-        {"x\x1flevel=error msg=forged",               "x\x1flevel=error msg=forged"                  },
-        {"\",\"level\":\"error",                      "\",\"level\":\"error"                         },
-        {"caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80", "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"    },
-        {"cut\xc3",                                   "cut\xef\xbf\xbd"                              },
-        {"lone\xff\x80",                              "lone\xef\xbf\xbd\xef\xbf\xbd"                 },
-        {"%s %n %d",                                  "%s %n %d"                                     },
-        {"",                                          ""                                             },
+        {"a \"quoted\" \\ value", "a \"quoted\" \\ value"},
+        {"two\nlines\r\t", "two\nlines\r\t"},
+        {"x\x1flevel=error msg=forged", "x\x1flevel=error msg=forged"},
+        {"\",\"level\":\"error", "\",\"level\":\"error"},
+        {"caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80", "caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"cut\xc3", "cut\xef\xbf\xbd"},
+        {"lone\xff\x80", "lone\xef\xbf\xbd\xef\xbf\xbd"},
+        {"%s %n %d", "%s %n %d"},
+        {"", ""},
         {"\xc0\xaf"
-         "overlong",                         "\xef\xbf\xbd\xef\xbf\xbdoverlong"             },
+         "overlong",
+         "\xef\xbf\xbd\xef\xbf\xbdoverlong"},
         {"\xed\xa0\x80"
-         "surrogate",                        "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdsurrogate"},
+         "surrogate",
+         "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdsurrogate"},
         {"\xe0\x80\xaf"
-         "overlong3",                        "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdoverlong3"},
+         "overlong3",
+         "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdoverlong3"},
         {"\xf4\x90\x80\x80"
-         "beyond",                           "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"
-         "beyond"                                                         },
+         "beyond",
+         "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"
+         "beyond"},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

@@ -18,7 +18,6 @@
 #include "base/alloc.h"
 #include "base/list.h"
 #include "base/scoped.h"
-#include "shim/hibernate/hibernate.h"
 #include "shim/cgroup/stats.h"
 #include "shim/hibernate/hibernate.h"
 #include "shim/launcher/launch.h"
@@ -29,8 +28,8 @@
 
 static struct fake {
     int fail_launch, fail_sentry, fail_listener, fail_freeze, fail_update; /* negative errno */
-    bool hold_launch;  /* results wait for fake_deliver() */
-    bool hold_quiet;   /* the sentry is not quiet before fake_quiet() */
+    bool hold_launch; /* results wait for fake_deliver() */
+    bool hold_quiet;  /* the sentry is not quiet before fake_quiet() */
     bool never_frozen;
     uint64_t ooms;
     int quiesced, unquiesced, released, sentries, pods, cgroups, hooks;
@@ -59,7 +58,8 @@ static int fake_cgroup(struct cgroup **ret)
     fake.cgroups++;
     return 0;
 }
-int sentry_set_policy(struct sentry *s UNUSED, const char *json UNUSED, size_t len UNUSED, struct err *e UNUSED)
+int sentry_set_policy(struct sentry *s UNUSED, const char *json UNUSED, size_t len UNUSED,
+                      struct err *e UNUSED)
 {
     return 0;
 }
@@ -67,14 +67,15 @@ int sentry_confirm_policy(struct sentry *s UNUSED, struct err *e UNUSED)
 {
     return 0;
 }
-int sentry_serve_dns(struct sentry *s UNUSED, const struct pod *pod UNUSED, const char *resolv_conf UNUSED, struct err *e UNUSED)
+int sentry_serve_dns(struct sentry *s UNUSED, const struct pod *pod UNUSED, const char *resolv_conf UNUSED,
+                     struct err *e UNUSED)
 {
     return 0;
 }
 
 /* No memory is moved here: the runtime falls back to the plain freezer. */
-int hibernate_pause(struct loop *l UNUSED, const struct hibernate_params *p UNUSED, const struct hibernate_events *ev UNUSED,
-                    struct hibernate **ret UNUSED, struct err *e)
+int hibernate_pause(struct loop *l UNUSED, const struct hibernate_params *p UNUSED,
+                    const struct hibernate_events *ev UNUSED, struct hibernate **ret UNUSED, struct err *e)
 {
     return err_set(e, -ENOTSUP, "not in this test");
 }
@@ -89,7 +90,8 @@ bool hibernate_reaped(struct hibernate *h UNUSED, pid_t pid UNUSED, int status U
 {
     return false;
 }
-int cgroup_create(const char *path UNUSED, const struct spec_resources *res UNUSED, struct cgroup **ret, struct err *e UNUSED)
+int cgroup_create(const char *path UNUSED, const struct spec_resources *res UNUSED, struct cgroup **ret,
+                  struct err *e UNUSED)
 {
     return fake_cgroup(ret);
 }
@@ -97,7 +99,8 @@ int cgroup_open(const char *path UNUSED, struct cgroup **ret UNUSED, struct err 
 {
     return -ENOENT;
 }
-int cgroup_create_sibling(const struct cgroup *cg UNUSED, const char *suffix UNUSED, struct cgroup **ret, struct err *e UNUSED)
+int cgroup_create_sibling(const struct cgroup *cg UNUSED, const char *suffix UNUSED, struct cgroup **ret,
+                          struct err *e UNUSED)
 {
     return fake_cgroup(ret);
 }
@@ -109,7 +112,8 @@ void cgroup_free(struct cgroup *cg)
     fd_close(cg->oom_fd);
     free(cg);
 }
-int cgroup_apply_pod(const struct cgroup *cg UNUSED, const struct cgroup_pod_limits *l UNUSED, struct err *e UNUSED)
+int cgroup_apply_pod(const struct cgroup *cg UNUSED, const struct cgroup_pod_limits *l UNUSED,
+                     struct err *e UNUSED)
 {
     return 0;
 }
@@ -188,10 +192,13 @@ int cgroup_stats_read(const struct cgroup *cg UNUSED, struct cgroup_stats *out, 
     *out = (struct cgroup_stats){.mode = CGROUP_V1};
     return 0;
 }
-void cgroup_stats_done(struct cgroup_stats *s UNUSED) {}
+void cgroup_stats_done(struct cgroup_stats *s UNUSED)
+{
+}
 
 /* ---- pod, sentry ---- */
-int pod_new(const char *id, const struct spec *spec UNUSED, const char *state_dir UNUSED, struct pod **ret, struct err *e UNUSED)
+int pod_new(const char *id, const struct spec *spec UNUSED, const char *state_dir UNUSED, struct pod **ret,
+            struct err *e UNUSED)
 {
     *ret = xcalloc(1, sizeof **ret);
     (*ret)->id = xstrdup(id);
@@ -215,8 +222,8 @@ int pod_release(const char *id UNUSED, const char *state_dir UNUSED, struct err 
 struct sentry {
     int listeners;
 };
-int sentry_start(struct loop *loop UNUSED, const struct sentry_params *p UNUSED, const struct sentry_events *ev,
-                 struct sentry **ret, struct err *e)
+int sentry_start(struct loop *loop UNUSED, const struct sentry_params *p UNUSED,
+                 const struct sentry_events *ev, struct sentry **ret, struct err *e)
 {
     if (fake.fail_sentry)
         return err_set(e, fake.fail_sentry, "fake sentry");
@@ -267,7 +274,8 @@ int sentry_unquiesce(struct sentry *s UNUSED, struct err *e UNUSED)
     fake.unquiesced++;
     return 0;
 }
-int sentry_set_limits(struct sentry *s UNUSED, int64_t cpu UNUSED, int64_t memory UNUSED, struct err *e UNUSED)
+int sentry_set_limits(struct sentry *s UNUSED, int64_t cpu UNUSED, int64_t memory UNUSED,
+                      struct err *e UNUSED)
 {
     return 0;
 }
@@ -335,8 +343,8 @@ int launch_view_update(int fd UNUSED, int64_t cpu UNUSED, int64_t memory UNUSED,
 {
     return 0;
 }
-int launch_start(struct loop *loop, const struct launch_params *p, launch_done_fn done, void *data, struct launch **ret,
-                 struct err *e)
+int launch_start(struct loop *loop, const struct launch_params *p, launch_done_fn done, void *data,
+                 struct launch **ret, struct err *e)
 {
     int pair[2], slave = -1;
 
@@ -345,7 +353,8 @@ int launch_start(struct loop *loop, const struct launch_params *p, launch_done_f
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
     struct launch *l = xcalloc(1, sizeof *l);
     *l = (struct launch){.loop = loop, .done = done, .data = data, .has_result = true, .sync_fd = -1};
-    l->result = (struct launch_result){.listener_fd = open("/dev/null", O_RDWR | O_CLOEXEC), .console_fd = -1, .proc_view_fd = -1};
+    l->result = (struct launch_result){
+        .listener_fd = open("/dev/null", O_RDWR | O_CLOEXEC), .console_fd = -1, .proc_view_fd = -1};
     if (p->process->terminal) {
         l->result.console_fd = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
         assert_int_equal(unlockpt(l->result.console_fd), 0);
@@ -374,8 +383,8 @@ static void fake_on_exec(void *data, uint32_t events UNUSED)
     fake_finish(l);
 }
 
-int launch_release(struct loop *loop, int sync_fd, const struct spec_process *process, launch_done_fn done, void *data,
-                   struct launch **ret, struct err *e UNUSED)
+int launch_release(struct loop *loop, int sync_fd, const struct spec_process *process, launch_done_fn done,
+                   void *data, struct launch **ret, struct err *e UNUSED)
 {
     struct launch *l = xcalloc(1, sizeof *l);
 
@@ -406,8 +415,8 @@ bool launch_reaped(struct launch *l UNUSED, pid_t pid UNUSED, int status UNUSED)
     return false;
 }
 int launch_hooks(struct loop *loop, const struct spec *spec UNUSED, int kind UNUSED, const char *id UNUSED,
-                 const char *bundle UNUSED, pid_t pid UNUSED, const char *status UNUSED, launch_done_fn done, void *data,
-                 struct launch **ret, struct err *e UNUSED)
+                 const char *bundle UNUSED, pid_t pid UNUSED, const char *status UNUSED, launch_done_fn done,
+                 void *data, struct launch **ret, struct err *e UNUSED)
 {
     struct launch *l = xcalloc(1, sizeof *l);
 

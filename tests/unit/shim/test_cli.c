@@ -75,10 +75,11 @@ static void every_flag_containerd_sends_is_known(void **state UNUSED)
 {
     struct cli_flags f;
 
-    assert_int_equal(parse("-namespace n -id i -address a -publish-binary p -bundle b -socket s -debug-socket d -debug "
-                           "-v -version -info -h start",
-                           &f, NULL),
-                     0);
+    assert_int_equal(
+        parse("-namespace n -id i -address a -publish-binary p -bundle b -socket s -debug-socket d -debug "
+              "-v -version -info -h start",
+              &f, NULL),
+        0);
     assert_string_equal(f.address, "a");
     assert_string_equal(f.publish_binary, "p");
     assert_string_equal(f.bundle, "b");
@@ -92,9 +93,14 @@ static void wrong_flags_are_named(void **state UNUSED)
     static const struct {
         const char *line, *text;
     } cases[] = {
-        {"-nope start", "-nope"},        {"-id", "needs an argument: -id"}, {"---id x", "---id"},
-        {"-=x", "-=x"},                  {"-debug=maybe start", "-debug"},  {"-ID x", "-ID"},
-        {"-namespac x", "-namespac"},    {"-vv", "-vv"},
+        {"-nope start", "-nope"},
+        {"-id", "needs an argument: -id"},
+        {"---id x", "---id"},
+        {"-=x", "-=x"},
+        {"-debug=maybe start", "-debug"},
+        {"-ID x", "-ID"},
+        {"-namespac x", "-namespac"},
+        {"-vv", "-vv"},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -108,7 +114,8 @@ static void wrong_flags_are_named(void **state UNUSED)
 static void names_that_could_leave_their_folder_are_refused(void **state UNUSED)
 {
     static const char *const good[] = {"a", "t1", "k8s.io", "a-b_c.d", "0"};
-    static const char *const bad[] = {"", ".", "..", "a..b", "a/b", "/a", "-a", "a-", "_", "a b", "a\n", "\xc3\xa9"};
+    static const char *const bad[] = {"",   ".",  "..", "a..b", "a/b", "/a",
+                                      "-a", "a-", "_",  "a b",  "a\n", "\xc3\xa9"};
     char longest[78];
 
     for (size_t i = 0; i < ARRAY_LEN(good); i++)
@@ -367,7 +374,8 @@ static void plain_options_are_an_any(void **state UNUSED)
 {
     uint8_t inner[64], raw[256];
     size_t n = pack_runc("/shims", inner);
-    static const char *const types[] = {"containerd.runc.v1.Options", "type.googleapis.com/containerd.runc.v1.Options"};
+    static const char *const types[] = {"containerd.runc.v1.Options",
+                                        "type.googleapis.com/containerd.runc.v1.Options"};
 
     for (size_t i = 0; i < ARRAY_LEN(types); i++) {
         struct start_options o = {0};
@@ -401,7 +409,8 @@ static size_t pack_params(int32_t level, const char *socket_dir, uint8_t *out)
 {
     uint8_t inner[64];
     Google__Protobuf__Any any = GOOGLE__PROTOBUF__ANY__INIT;
-    Containerd__Runtime__Bootstrap__V1__Extension x = CONTAINERD__RUNTIME__BOOTSTRAP__V1__EXTENSION__INIT, *xs[] = {&x};
+    Containerd__Runtime__Bootstrap__V1__Extension x = CONTAINERD__RUNTIME__BOOTSTRAP__V1__EXTENSION__INIT,
+                                                  *xs[] = {&x};
     Containerd__Runtime__Bootstrap__V1__BootstrapParams p =
         CONTAINERD__RUNTIME__BOOTSTRAP__V1__BOOTSTRAP_PARAMS__INIT;
 
@@ -447,7 +456,10 @@ static void bootstrap_parameters_are_told_from_options(void **state UNUSED)
 
 static void unreadable_options_are_reported_and_harmless(void **state UNUSED)
 {
-    static const char *const cases[] = {"\xff\xff\xff", "\x0a\x7f" "x", "hello, this is no protobuf"};
+    static const char *const cases[] = {"\xff\xff\xff",
+                                        "\x0a\x7f"
+                                        "x",
+                                        "hello, this is no protobuf"};
     uint8_t raw[128];
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -468,15 +480,16 @@ static void unreadable_options_are_reported_and_harmless(void **state UNUSED)
 static void the_cgroup_is_entered_in_every_hierarchy(void **state)
 {
     struct dir *d = *state;
-    scoped_free char *info = xasprintf(
-        "24 1 0:22 / /proc rw - proc proc rw\n"
-        "36 32 0:29 / %s/cpu rw,nosuid shared:11 - cgroup cgroup rw,cpu,cpuacct\n"
-        "37 32 0:30 / %s/unified rw - cgroup2 cgroup2 rw\n"
-        "38 32 0:31 /part %s/elsewhere rw - cgroup cgroup rw,memory\n"
-        "39 32 0:31 / %s/tmp rw - tmpfs cgroup rw\n"
-        "broken line\n",
-        d->path, d->path, d->path, d->path);
-    static const char *const dirs[] = {"cpu", "cpu/shims", "cpu/shims/x", "unified", "unified/shims", "unified/shims/x"};
+    scoped_free char *info =
+        xasprintf("24 1 0:22 / /proc rw - proc proc rw\n"
+                  "36 32 0:29 / %s/cpu rw,nosuid shared:11 - cgroup cgroup rw,cpu,cpuacct\n"
+                  "37 32 0:30 / %s/unified rw - cgroup2 cgroup2 rw\n"
+                  "38 32 0:31 /part %s/elsewhere rw - cgroup cgroup rw,memory\n"
+                  "39 32 0:31 / %s/tmp rw - tmpfs cgroup rw\n"
+                  "broken line\n",
+                  d->path, d->path, d->path, d->path);
+    static const char *const dirs[] = {"cpu",     "cpu/shims",     "cpu/shims/x",
+                                       "unified", "unified/shims", "unified/shims/x"};
 
     for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
         scoped_free char *path = xasprintf("%s/%s", d->path, dirs[i]);
@@ -503,7 +516,8 @@ static void the_cgroup_is_entered_in_every_hierarchy(void **state)
     }
     assert_int_equal(shim_cgroup_enter_at(info, "/", &e), -EINVAL);
     assert_int_equal(shim_cgroup_enter_at(info, "/a/../../b", &e), -EINVAL);
-    assert_int_equal(shim_cgroup_enter_at("36 32 0:29 / /nonexistent/cpu rw - cgroup cgroup rw,cpu\n", "/x", &e), -ENOENT);
+    assert_int_equal(
+        shim_cgroup_enter_at("36 32 0:29 / /nonexistent/cpu rw - cgroup cgroup rw,cpu\n", "/x", &e), -ENOENT);
     assert_non_null(strstr(err_text(&e), "shim_cgroup"));
 }
 

@@ -14,8 +14,8 @@
 #include "shim/ttrpc/server.h"
 
 #define SEEN_MAX 10000
-#define EXIT "containerd.events.TaskExit"
-#define START "containerd.events.TaskStart"
+#define EXIT     "containerd.events.TaskExit"
+#define START    "containerd.events.TaskStart"
 
 /* Stands in for containerd: notes what it is given; can be absent, slow, or refuse. */
 struct fixture {
@@ -26,9 +26,9 @@ struct fixture {
     unsigned seen[SEEN_MAX]; /* numbers in the messages, in order of arrival */
     char last_topic[64], last_type[64], last_ns[64];
     size_t n_seen, n_refused;
-    int refuse_code;      /* answer the next ones with this */
-    size_t refuse_count;  /* so many of them */
-    bool silent;          /* do not answer at all */
+    int refuse_code;     /* answer the next ones with this */
+    size_t refuse_count; /* so many of them */
+    bool silent;         /* do not answer at all */
     struct ttrpc_call *held[16];
     size_t n_held;
 };
@@ -279,10 +279,10 @@ static void a_refused_event_does_not_hold_up_the_others(void **state)
         size_t count, attempts;
         bool lost;
     } cases[] = {
-        {TTRPC_INVALID_ARGUMENT, 1, 1, true},  /* will never be accepted */
+        {TTRPC_INVALID_ARGUMENT, 1, 1, true}, /* will never be accepted */
         {TTRPC_UNIMPLEMENTED, 1, 1, true},
-        {TTRPC_UNKNOWN, 2, 2, false},          /* may work the next time */
-        {TTRPC_INTERNAL, 5, 5, true},          /* but not for ever */
+        {TTRPC_UNKNOWN, 2, 2, false}, /* may work the next time */
+        {TTRPC_INTERNAL, 5, 5, true}, /* but not for ever */
     };
 
     containerd_comes(*state);

@@ -17,7 +17,7 @@
 #include "tests/unit/shim/unit.h"
 
 #define RANDOM_CALLS 1000000
-#define GOLDEN "docs/syscalls.md"
+#define GOLDEN       "docs/syscalls.md"
 
 static struct sock_filter program[FILTER_MAX], debug_program[FILTER_MAX];
 static size_t length, debug_length;
@@ -26,7 +26,8 @@ static size_t length, debug_length;
 
 struct run_result {
     uint32_t action;
-    bool constant; /* no argument was looked at: the kernel's bitmap holds it (seccomp_is_const_allow, 5.11) */
+    bool
+        constant; /* no argument was looked at: the kernel's bitmap holds it (seccomp_is_const_allow, 5.11) */
 };
 
 static bool jump_taken(const struct sock_filter *f, uint32_t a)
@@ -145,8 +146,8 @@ static void the_program_says_what_the_table_says(void **state)
         struct rule_verdict v = rule_judge(d.nr, args);
         if (run(program, length, &d).action != expected(&v, false) ||
             run(debug_program, debug_length, &d).action != expected(&v, true))
-            fail_msg("nr %d args %llx %llx %llx %llx %llx %llx", d.nr, d.args[0], d.args[1], d.args[2], d.args[3],
-                     d.args[4], d.args[5]);
+            fail_msg("nr %d args %llx %llx %llx %llx %llx %llx", d.nr, d.args[0], d.args[1], d.args[2],
+                     d.args[3], d.args[4], d.args[5]);
     }
 }
 
@@ -314,7 +315,8 @@ static void known_entry_points_are_closed(void **state)
         struct seccomp_data d = {.arch = AUDIT_ARCH_X86_64, .nr = cases[i].nr};
         for (int a = 0; a < 6; a++)
             d.args[a] = cases[i].args[a];
-        uint32_t want = cases[i].error < 0 ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ERRNO | (uint32_t)cases[i].error;
+        uint32_t want =
+            cases[i].error < 0 ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ERRNO | (uint32_t)cases[i].error;
         if (run(program, length, &d).action != want)
             fail_msg("case %zu: %s", i, rule_for(cases[i].nr)->name);
     }
@@ -336,7 +338,8 @@ static void the_kernel_takes_the_program(void **state)
     pid_t pid = fork();
     if (pid == 0) {
         struct sock_fprog prog = {(unsigned short)length, program};
-        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0)
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+            syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0)
             _exit(1);
         bool ok = syscall(SYS_setns, -1, 0) < 0 && errno == EPERM && syscall(SYS_getppid) > 0 &&
                   syscall(470) < 0 && errno == ENOSYS;
@@ -351,20 +354,23 @@ static void the_kernel_takes_the_program(void **state)
 
 static void describe(struct strbuf *out)
 {
-    strbuf_puts(out, "# System calls under glovebox\n\nMade from shim/filter/rules.tbl; `make docs/syscalls.md` writes it, "
-                     "the unit test test_filter compares it.\n\n"
-                     "native: the kernel runs it. broker: the sentry performs it on its own copy of the arguments. "
-                     "emulate: the sentry answers.\ndeny: refused with the errno (\"ok\" = success is pretended). "
-                     "\"arguments\": a listed set of flags or values, everything else gets the errno.\n"
-                     "Other numbers: ENOSYS. i386 and x32 calls kill the process.\n\n"
-                     "| nr | call | disposition | errno | why |\n|---|---|---|---|---|\n");
+    strbuf_puts(
+        out, "# System calls under glovebox\n\nMade from shim/filter/rules.tbl; `make docs/syscalls.md` "
+             "writes it, "
+             "the unit test test_filter compares it.\n\n"
+             "native: the kernel runs it. broker: the sentry performs it on its own copy of the arguments. "
+             "emulate: the sentry answers.\ndeny: refused with the errno (\"ok\" = success is pretended). "
+             "\"arguments\": a listed set of flags or values, everything else gets the errno.\n"
+             "Other numbers: ENOSYS. i386 and x32 calls kill the process.\n\n"
+             "| nr | call | disposition | errno | why |\n|---|---|---|---|---|\n");
     for (long nr = 0; nr <= rule_max(); nr++) {
         const struct rule *r = rule_for(nr);
         if (!r)
             continue;
         const char *error = r->error ? strerrorname_np(r->error) : r->how == RULE_DENY ? "ok" : "";
         strbuf_printf(out, "| %ld | %s | %s%s%s | %s | %s |\n", nr, r->name, rule_how_name(r->how),
-                      r->n_cases ? ", arguments" : "", r->flags & RULE_REPORT ? ", recorded" : "", error, r->why);
+                      r->n_cases ? ", arguments" : "", r->flags & RULE_REPORT ? ", recorded" : "", error,
+                      r->why);
     }
 }
 

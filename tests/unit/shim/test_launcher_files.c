@@ -160,7 +160,8 @@ static void a_killed_holder_is_released_and_a_living_one_is_not(void **state UNU
 
     assert_int_equal(ids_take(dir, "dead", &base, &lock, &e), 0);
     (void)snprintf(path, sizeof path, "%s/ids/%u", dir, base);
-    assert_int_equal(ids_release(dir, "dead", &e), -EBUSY); /* locked: by a living shim of the same name, or by a child of a dead one */
+    assert_int_equal(ids_release(dir, "dead", &e),
+                     -EBUSY); /* locked: by a living shim of the same name, or by a child of a dead one */
     assert_int_equal(stat(path, &st), 0);
     close(lock); /* as the kernel does for a killed process */
     assert_int_equal(ids_release(dir, "other", &e), 0);
@@ -208,7 +209,8 @@ static void last_words_arrive_although_a_message_went_unread(void **state UNUSED
     struct err e = {0}, said = {0};
 
     assert_int_equal(msg_pair(pair, &e), 0);
-    assert_int_equal(msg_send(pair[0], &m, NULL, 0), 0); /* never read: the close below resets the connection */
+    assert_int_equal(msg_send(pair[0], &m, NULL, 0),
+                     0); /* never read: the close below resets the connection */
     (void)err_set(&said, -ENOTDIR, "no such place");
     (void)msg_fail(pair[1], -ENOTDIR, &said);
     close(pair[1]);
@@ -257,8 +259,14 @@ static void a_silent_helper_is_not_waited_for_for_ever(void **state UNUSED)
 
 static void limits_are_what_the_files_show(void **state UNUSED)
 {
-    struct view_facts f = {.cpus = 2, .host_cpus = 64, .memory_bytes = 512 << 20, .host_memory_bytes = 1ll << 40, .huge_page_bytes = 2 << 20,
-                           .boot_time = 1000, .cpuinfo = xstrdup("processor : 0\n\nprocessor : 1\n\n"), .version = xstrdup("Linux version x\n")};
+    struct view_facts f = {.cpus = 2,
+                           .host_cpus = 64,
+                           .memory_bytes = 512 << 20,
+                           .host_memory_bytes = 1ll << 40,
+                           .huge_page_bytes = 2 << 20,
+                           .boot_time = 1000,
+                           .cpuinfo = xstrdup("processor : 0\n\nprocessor : 1\n\n"),
+                           .version = xstrdup("Linux version x\n")};
     int at = open_dir();
     struct err e = {0};
     const char *names[VIEW_FILES_MAX];
@@ -374,7 +382,13 @@ static void programs_are_found_as_clients_expect(void **state UNUSED)
 
 static void the_last_of_equal_variables_wins(void **state UNUSED)
 {
-    char *env[] = {(char[]){"A=1"}, (char[]){"B=x"}, (char[]){"A=2"}, (char[]){"AB=3"}, (char[]){"HOME=/h"}, (char[]){"odd"}, NULL};
+    char *env[] = {(char[]){"A=1"},
+                   (char[]){"B=x"},
+                   (char[]){"A=2"},
+                   (char[]){"AB=3"},
+                   (char[]){"HOME=/h"},
+                   (char[]){"odd"},
+                   NULL};
     struct spec_process p = process_with(NULL, 0, env, 6);
     char **out = program_env(&p);
     static const char *const expect[] = {"B=x", "A=2", "AB=3", "HOME=/h", "odd"};

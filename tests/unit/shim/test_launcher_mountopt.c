@@ -8,7 +8,7 @@
 #include "base/scoped.h"
 #include "shim/launcher/mountopt.h"
 
-#define RO MOUNT_ATTR_RDONLY
+#define RO     MOUNT_ATTR_RDONLY
 #define ATIMES MOUNT_ATTR__ATIME
 
 static int parse(const char *line, struct mountopt *o, struct err *e)
@@ -40,12 +40,29 @@ static void words_become_attributes(void **state UNUSED)
         {.line = "rw,ro", .set = RO, .propagation = MS_PRIVATE, .fs_ro = true},
         {.line = "rbind,rro", .rec_set = RO, .propagation = MS_PRIVATE, .bind = true, .recursive = true},
         {.line = "rro,rrw", .rec_clear = RO, .propagation = MS_PRIVATE},
-        {.line = "nosuid,nodev,noexec", .set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, .propagation = MS_PRIVATE},
-        {.line = "noatime,strictatime", .set = MOUNT_ATTR_STRICTATIME, .clear = ATIMES, .propagation = MS_PRIVATE},
-        {.line = "strictatime,relatime", .set = MOUNT_ATTR_RELATIME, .clear = ATIMES, .propagation = MS_PRIVATE},
-        {.line = "mode=755,size=64k,ro", .set = RO, .propagation = MS_PRIVATE, .fs_ro = true, .data = "mode=755 size=64k"},
-        {.line = "index=off,userxattr,uidmap=0:1:2,X-containerd.mkfs=x,x-systemd.y,defaults", .propagation = MS_PRIVATE, .data = "index=off userxattr"},
-        {.line = "bind,unbindable,nodev,dev", .set = MOUNT_ATTR_NODEV, .propagation = MS_PRIVATE, .bind = true}, /* "dev" never gives devices */
+        {.line = "nosuid,nodev,noexec",
+         .set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
+         .propagation = MS_PRIVATE},
+        {.line = "noatime,strictatime",
+         .set = MOUNT_ATTR_STRICTATIME,
+         .clear = ATIMES,
+         .propagation = MS_PRIVATE},
+        {.line = "strictatime,relatime",
+         .set = MOUNT_ATTR_RELATIME,
+         .clear = ATIMES,
+         .propagation = MS_PRIVATE},
+        {.line = "mode=755,size=64k,ro",
+         .set = RO,
+         .propagation = MS_PRIVATE,
+         .fs_ro = true,
+         .data = "mode=755 size=64k"},
+        {.line = "index=off,userxattr,uidmap=0:1:2,X-containerd.mkfs=x,x-systemd.y,defaults",
+         .propagation = MS_PRIVATE,
+         .data = "index=off userxattr"},
+        {.line = "bind,unbindable,nodev,dev",
+         .set = MOUNT_ATTR_NODEV,
+         .propagation = MS_PRIVATE,
+         .bind = true}, /* "dev" never gives devices */
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -56,10 +73,12 @@ static void words_become_attributes(void **state UNUSED)
         for (size_t k = 0; k < o.n_data; k++) {
             (void)snprintf(data + strlen(data), sizeof data - strlen(data), "%s%s", k ? " " : "", o.data[k]);
         }
-        if (o.set != cases[i].set || o.clear != cases[i].clear || o.rec_set != cases[i].rec_set || o.rec_clear != cases[i].rec_clear ||
-            o.propagation != cases[i].propagation || o.bind != cases[i].bind || o.recursive != cases[i].recursive || o.fs_ro != cases[i].fs_ro ||
+        if (o.set != cases[i].set || o.clear != cases[i].clear || o.rec_set != cases[i].rec_set ||
+            o.rec_clear != cases[i].rec_clear || o.propagation != cases[i].propagation ||
+            o.bind != cases[i].bind || o.recursive != cases[i].recursive || o.fs_ro != cases[i].fs_ro ||
             strcmp(data, cases[i].data ? cases[i].data : "") != 0)
-            fail_msg("case %zu \"%s\": set %#llx clear %#llx data %s", i, cases[i].line, (unsigned long long)o.set, (unsigned long long)o.clear, data);
+            fail_msg("case %zu \"%s\": set %#llx clear %#llx data %s", i, cases[i].line,
+                     (unsigned long long)o.set, (unsigned long long)o.clear, data);
         mountopt_done(&o);
     }
 }
@@ -70,7 +89,9 @@ static void shared_propagation_is_refused_by_name(void **state UNUSED)
     struct err e = {0};
 
     assert_int_equal(parse("rbind,rshared", &o, &e), -EPERM);
-    assert_string_equal(err_text(&e), "mounts[1] (/x): Bidirectional mount propagation is impossible for a pod in its own user namespace.");
+    assert_string_equal(
+        err_text(&e),
+        "mounts[1] (/x): Bidirectional mount propagation is impossible for a pod in its own user namespace.");
     assert_int_equal(parse("shared", &o, &e), -EPERM);
 }
 

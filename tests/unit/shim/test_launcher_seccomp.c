@@ -72,7 +72,8 @@ static uint32_t ask(const char *json, long nr, uint64_t arg0, uint64_t arg1)
 /* ---- profiles ----------------------------------------------------------------------------------- */
 
 static const char list_json[] =
-    "{\"defaultAction\":\"SCMP_ACT_ERRNO\",\"defaultErrnoRet\":2,\"architectures\":[\"SCMP_ARCH_X86_64\"],\"syscalls\":["
+    "{\"defaultAction\":\"SCMP_ACT_ERRNO\",\"defaultErrnoRet\":2,\"architectures\":[\"SCMP_ARCH_X86_64\"],"
+    "\"syscalls\":["
     "{\"names\":[\"read\",\"write\",\"no_such_call\",\"openat\"],\"action\":\"SCMP_ACT_ALLOW\"},"
     "{\"names\":[\"mkdir\"],\"action\":\"SCMP_ACT_ERRNO\",\"errnoRet\":28},"
     "{\"names\":[\"chdir\"],\"action\":\"SCMP_ACT_ERRNO\"},"
@@ -80,12 +81,17 @@ static const char list_json[] =
     "{\"names\":[\"kexec_load\"],\"action\":\"SCMP_ACT_KILL_PROCESS\"},"
     "{\"names\":[\"fchdir\"],\"action\":\"SCMP_ACT_TRAP\"},"
     "{\"names\":[\"chmod\"],\"action\":\"SCMP_ACT_LOG\"},"
-    "{\"names\":[\"personality\"],\"action\":\"SCMP_ACT_ALLOW\",\"args\":[{\"index\":0,\"value\":0,\"op\":\"SCMP_CMP_EQ\"}]},"
-    "{\"names\":[\"personality\"],\"action\":\"SCMP_ACT_ALLOW\",\"args\":[{\"index\":0,\"value\":8,\"op\":\"SCMP_CMP_EQ\"}]},"
+    "{\"names\":[\"personality\"],\"action\":\"SCMP_ACT_ALLOW\",\"args\":[{\"index\":0,\"value\":0,\"op\":"
+    "\"SCMP_CMP_EQ\"}]},"
+    "{\"names\":[\"personality\"],\"action\":\"SCMP_ACT_ALLOW\",\"args\":[{\"index\":0,\"value\":8,\"op\":"
+    "\"SCMP_CMP_EQ\"}]},"
     "{\"names\":[\"personality\"],\"action\":\"SCMP_ACT_ERRNO\",\"errnoRet\":5},"
-    "{\"names\":[\"clone\"],\"action\":\"SCMP_ACT_ALLOW\",\"args\":[{\"index\":0,\"value\":2114060288,\"valueTwo\":0,\"op\":\"SCMP_CMP_MASKED_EQ\"}]},"
-    "{\"names\":[\"socket\"],\"action\":\"SCMP_ACT_ALLOW\",\"args\":[{\"index\":0,\"value\":1,\"op\":\"SCMP_CMP_EQ\"},{\"index\":1,\"value\":5,\"op\":\"SCMP_CMP_LE\"}]},"
-    "{\"names\":[\"kill\"],\"action\":\"SCMP_ACT_ALLOW\",\"args\":[{\"index\":1,\"value\":9,\"op\":\"SCMP_CMP_EQ\"},{\"index\":1,\"value\":15,\"op\":\"SCMP_CMP_EQ\"}]}"
+    "{\"names\":[\"clone\"],\"action\":\"SCMP_ACT_ALLOW\",\"args\":[{\"index\":0,\"value\":2114060288,"
+    "\"valueTwo\":0,\"op\":\"SCMP_CMP_MASKED_EQ\"}]},"
+    "{\"names\":[\"socket\"],\"action\":\"SCMP_ACT_ALLOW\",\"args\":[{\"index\":0,\"value\":1,\"op\":\"SCMP_"
+    "CMP_EQ\"},{\"index\":1,\"value\":5,\"op\":\"SCMP_CMP_LE\"}]},"
+    "{\"names\":[\"kill\"],\"action\":\"SCMP_ACT_ALLOW\",\"args\":[{\"index\":1,\"value\":9,\"op\":\"SCMP_"
+    "CMP_EQ\"},{\"index\":1,\"value\":15,\"op\":\"SCMP_CMP_EQ\"}]}"
     "]}";
 
 static void each_call_gets_its_action(void **state UNUSED)
@@ -106,7 +112,7 @@ static void each_call_gets_its_action(void **state UNUSED)
         {SYS_getpid, 0, 0, ERRNO(2)}, /* the default */
         {SYS_personality, 0, 0, SECCOMP_RET_ALLOW},
         {SYS_personality, 8, 0, SECCOMP_RET_ALLOW},
-        {SYS_personality, 1, 0, ERRNO(5)}, /* no condition holds: the entry without one */
+        {SYS_personality, 1, 0, ERRNO(5)},          /* no condition holds: the entry without one */
         {SYS_personality, 1ull << 32, 0, ERRNO(5)}, /* all 64 bits are compared */
         {SYS_clone, SIGCHLD, 0, SECCOMP_RET_ALLOW},
         {SYS_clone, CLONE_NEWUSER, 0, ERRNO(2)},
@@ -124,7 +130,8 @@ static void each_call_gets_its_action(void **state UNUSED)
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         if (ask(list_json, cases[i].nr, cases[i].a, cases[i].b) != cases[i].want)
-            fail_msg("case %zu: call %ld gives %#x", i, cases[i].nr, ask(list_json, cases[i].nr, cases[i].a, cases[i].b));
+            fail_msg("case %zu: call %ld gives %#x", i, cases[i].nr,
+                     ask(list_json, cases[i].nr, cases[i].a, cases[i].b));
 }
 
 static void another_architecture_gets_the_default(void **state UNUSED)
@@ -145,7 +152,9 @@ static void a_profile_that_allows_everything_needs_no_filter(void **state UNUSED
     assert_int_equal(oci_seccomp_build("{\"defaultAction\":\"SCMP_ACT_ALLOW\"}", &code, &n, NULL), 0);
     assert_int_equal(n, 0);
     assert_null(code);
-    assert_int_equal(ask("{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[\"mkdir\"],\"action\":\"SCMP_ACT_ERRNO\"}]}", 5000, 0, 0),
+    assert_int_equal(ask("{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[\"mkdir\"],"
+                         "\"action\":\"SCMP_ACT_ERRNO\"}]}",
+                         5000, 0, 0),
                      SECCOMP_RET_ALLOW); /* no ENOSYS where the default is to allow */
 }
 
@@ -154,22 +163,31 @@ static void a_profile_that_allows_everything_needs_no_filter(void **state UNUSED
 static bool model(int op, uint64_t x, uint64_t v, uint64_t v2)
 {
     switch (op) {
-    case 0: return x != v;
-    case 1: return x < v;
-    case 2: return x <= v;
-    case 3: return x == v;
-    case 4: return x >= v;
-    case 5: return x > v;
-    default: return (x & v) == (v2 & v);
+    case 0:
+        return x != v;
+    case 1:
+        return x < v;
+    case 2:
+        return x <= v;
+    case 3:
+        return x == v;
+    case 4:
+        return x >= v;
+    case 5:
+        return x > v;
+    default:
+        return (x & v) == (v2 & v);
     }
 }
 
 static void every_comparison_is_exact_on_64_bits(void **state UNUSED)
 {
     static const char *const ops[] = {"NE", "LT", "LE", "EQ", "GE", "GT", "MASKED_EQ"};
-    static const uint64_t edges[] = {0, 1, 2, 0x7fffffff, 0x80000000, 0xffffffff, 0x100000000, 0x100000001, 0x1ffffffff,
-                                     0x7fffffffffffffff, 0x7ffffffffffffffe, 0x7fffffff00000000};
-    static const uint64_t more[] = {0x8000000000000000, 0xffffffff00000000, 0xffffffffffffffff, 0xfffffffeffffffff};
+    static const uint64_t edges[] = {
+        0,           1,           2,           0x7fffffff,         0x80000000,         0xffffffff,
+        0x100000000, 0x100000001, 0x1ffffffff, 0x7fffffffffffffff, 0x7ffffffffffffffe, 0x7fffffff00000000};
+    static const uint64_t more[] = {0x8000000000000000, 0xffffffff00000000, 0xffffffffffffffff,
+                                    0xfffffffeffffffff};
 
     for (size_t op = 0; op < ARRAY_LEN(ops); op++)
         for (size_t v = 0; v < ARRAY_LEN(edges); v++)
@@ -178,16 +196,19 @@ static void every_comparison_is_exact_on_64_bits(void **state UNUSED)
                 struct sock_filter *code = NULL;
                 size_t n = 0;
                 (void)snprintf(json, sizeof json,
-                               "{\"defaultAction\":\"SCMP_ACT_ERRNO\",\"syscalls\":[{\"names\":[\"read\"],\"action\":\"SCMP_ACT_ALLOW\",\"args\":"
+                               "{\"defaultAction\":\"SCMP_ACT_ERRNO\",\"syscalls\":[{\"names\":[\"read\"],"
+                               "\"action\":\"SCMP_ACT_ALLOW\",\"args\":"
                                "[{\"index\":5,\"value\":%llu,\"valueTwo\":%llu,\"op\":\"SCMP_CMP_%s\"}]}]}",
                                (unsigned long long)edges[v], (unsigned long long)edges[v2], ops[op]);
                 assert_int_equal(oci_seccomp_build(json, &code, &n, NULL), 0);
                 for (size_t x = 0; x < ARRAY_LEN(edges) + ARRAY_LEN(more); x++) {
                     uint64_t value = x < ARRAY_LEN(edges) ? edges[x] : more[x - ARRAY_LEN(edges)];
-                    struct seccomp_data data = {.nr = SYS_read, .arch = AUDIT_ARCH_X86_64, .args = {[5] = value}};
+                    struct seccomp_data data = {
+                        .nr = SYS_read, .arch = AUDIT_ARCH_X86_64, .args = {[5] = value}};
                     bool allowed = run(code, n, &data) == SECCOMP_RET_ALLOW;
                     if (allowed != model((int)op, value, edges[v], edges[v2]))
-                        fail_msg("%#llx %s %#llx gives %d", (unsigned long long)value, ops[op], (unsigned long long)edges[v], allowed);
+                        fail_msg("%#llx %s %#llx gives %d", (unsigned long long)value, ops[op],
+                                 (unsigned long long)edges[v], allowed);
                 }
                 free(code);
             }
@@ -204,11 +225,15 @@ static void bad_profiles_are_refused_by_name(void **state UNUSED)
         {"{\"defaultAction\":\"X\"}", "unknown action \"X\""},
         {"{\"defaultAction\":\"SCMP_ACT_NOTIFY\"}", "conflicts with glovebox's own listener"},
         {"{\"defaultAction\":\"SCMP_ACT_ERRNO\",\"defaultErrnoRet\":5000}", "errnoRet 5000"},
-        {"{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"listenerPath\":\"/x\"}", "seccomp listenerPath conflicts with glovebox's own listener."},
-        {"{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[\"read\"]}]}", "syscalls.action is missing"},
-        {"{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[\"read\"],\"action\":\"SCMP_ACT_LOG\",\"args\":[{\"index\":6,\"op\":\"SCMP_CMP_EQ\"}]}]}",
+        {"{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"listenerPath\":\"/x\"}",
+         "seccomp listenerPath conflicts with glovebox's own listener."},
+        {"{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[\"read\"]}]}",
+         "syscalls.action is missing"},
+        {"{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[\"read\"],\"action\":\"SCMP_ACT_"
+         "LOG\",\"args\":[{\"index\":6,\"op\":\"SCMP_CMP_EQ\"}]}]}",
          "argument index 6"},
-        {"{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[\"read\"],\"action\":\"SCMP_ACT_LOG\",\"args\":[{\"index\":0,\"op\":\"EQ\"}]}]}",
+        {"{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"syscalls\":[{\"names\":[\"read\"],\"action\":\"SCMP_ACT_"
+         "LOG\",\"args\":[{\"index\":0,\"op\":\"EQ\"}]}]}",
          "unknown operator \"EQ\""},
     };
 

@@ -32,11 +32,22 @@ static void names_have_one_form_or_are_rejected(void **state)
         size_t len;
         const char *out; /* NULL = rejected */
     } cases[] = {
-        {"API.Test.Example", 16, "api.test.example"}, {"api.test.example.", 17, "api.test.example"}, {"a", 1, "a"},
-        {"_srv._tcp.x", 11, "_srv._tcp.x"},           {"api.test\0.evil", 14, NULL},                  {"a..b", 4, NULL},
-        {".a", 2, NULL},                              {"", 0, NULL},                                   {".", 1, NULL},
-        {"a b", 3, NULL},                             {"user@host", 9, NULL},                          {"a%00b", 5, NULL},
-        {"xn--bcher-kva.example", 21, "xn--bcher-kva.example"}, {"b\xc3\xbc", 3, NULL}, {"a:443", 5, NULL}, {"a..", 3, NULL},
+        {"API.Test.Example", 16, "api.test.example"},
+        {"api.test.example.", 17, "api.test.example"},
+        {"a", 1, "a"},
+        {"_srv._tcp.x", 11, "_srv._tcp.x"},
+        {"api.test\0.evil", 14, NULL},
+        {"a..b", 4, NULL},
+        {".a", 2, NULL},
+        {"", 0, NULL},
+        {".", 1, NULL},
+        {"a b", 3, NULL},
+        {"user@host", 9, NULL},
+        {"a%00b", 5, NULL},
+        {"xn--bcher-kva.example", 21, "xn--bcher-kva.example"},
+        {"b\xc3\xbc", 3, NULL},
+        {"a:443", 5, NULL},
+        {"a..", 3, NULL},
     };
     char out[NAME_MAX_BYTES], longest[300];
 
@@ -56,12 +67,14 @@ static void names_have_one_form_or_are_rejected(void **state)
     assert_int_not_equal(name_canonical(longest, 255, out), 0);
 }
 
-static const char full[] =
-    "{\"name\":\"agent\",\"generation\":7,\"leaseSeconds\":60,\"hardDeny\":[\"169.254.0.0/16\",\"fd00:ec2::254\"],\"rules\":["
-    "{\"name\":\"packages\",\"hosts\":[\"files.example\",\"*.one.example\",\"**.deep.example\"],\"ports\":[443,\"8000-8010\"]},"
-    "{\"name\":\"no-evil\",\"action\":\"Deny\",\"hosts\":[\"evil.deep.example\"],\"cidrs\":[\"10.1.0.0/16\"]},"
-    "{\"name\":\"db\",\"cidrs\":[\"10.0.0.0/8\",\"fd00::/8\"],\"ports\":[5432]},"
-    "{\"name\":\"ntp\",\"cidrs\":[\"192.0.2.1\"],\"protocol\":\"UDP\"}]}";
+static const char full[] = "{\"name\":\"agent\",\"generation\":7,\"leaseSeconds\":60,\"hardDeny\":[\"169.254."
+                           "0.0/16\",\"fd00:ec2::254\"],\"rules\":["
+                           "{\"name\":\"packages\",\"hosts\":[\"files.example\",\"*.one.example\",\"**.deep."
+                           "example\"],\"ports\":[443,\"8000-8010\"]},"
+                           "{\"name\":\"no-evil\",\"action\":\"Deny\",\"hosts\":[\"evil.deep.example\"],"
+                           "\"cidrs\":[\"10.1.0.0/16\"]},"
+                           "{\"name\":\"db\",\"cidrs\":[\"10.0.0.0/8\",\"fd00::/8\"],\"ports\":[5432]},"
+                           "{\"name\":\"ntp\",\"cidrs\":[\"192.0.2.1\"],\"protocol\":\"UDP\"}]}";
 
 static void a_flow_is_judged_by_hard_denies_then_denies_then_allows(void **state)
 {
@@ -85,21 +98,22 @@ static void a_flow_is_judged_by_hard_denies_then_denies_then_allows(void **state
         {"192.0.2.1", 123, FLOW_UDP, true, EGRESS_RULE, "ntp"},
         {"192.0.2.1", 123, FLOW_TCP, false, EGRESS_PORT, "ntp"},
         {"192.0.2.2", 123, FLOW_UDP, false, EGRESS_NO_GRANT, NULL},
-        {"198.51.100.1", 443, FLOW_TCP, true, EGRESS_RULE, "packages"},  /* files.example */
+        {"198.51.100.1", 443, FLOW_TCP, true, EGRESS_RULE, "packages"}, /* files.example */
         {"198.51.100.1", 8005, FLOW_TCP, true, EGRESS_RULE, "packages"},
         {"198.51.100.1", 80, FLOW_TCP, false, EGRESS_PORT, "packages"},
-        {"198.51.100.2", 443, FLOW_TCP, true, EGRESS_RULE, "packages"},  /* a.one.example */
-        {"198.51.100.3", 443, FLOW_TCP, false, EGRESS_NO_GRANT, NULL},   /* a.b.one.example */
-        {"198.51.100.4", 443, FLOW_TCP, true, EGRESS_RULE, "packages"},  /* a.b.deep.example */
-        {"198.51.100.5", 443, FLOW_TCP, false, EGRESS_RULE, "no-evil"},  /* evil.deep.example */
-        {"198.51.100.6", 443, FLOW_TCP, false, EGRESS_NO_GRANT, NULL},   /* expired */
+        {"198.51.100.2", 443, FLOW_TCP, true, EGRESS_RULE, "packages"}, /* a.one.example */
+        {"198.51.100.3", 443, FLOW_TCP, false, EGRESS_NO_GRANT, NULL},  /* a.b.one.example */
+        {"198.51.100.4", 443, FLOW_TCP, true, EGRESS_RULE, "packages"}, /* a.b.deep.example */
+        {"198.51.100.5", 443, FLOW_TCP, false, EGRESS_RULE, "no-evil"}, /* evil.deep.example */
+        {"198.51.100.6", 443, FLOW_TCP, false, EGRESS_NO_GRANT, NULL},  /* expired */
         {"2001:db8::1", 443, FLOW_TCP, true, EGRESS_RULE, "packages"},
     };
     static const struct {
         const char *ip, *name;
         int64_t until;
-    } granted[] = {{"198.51.100.1", "files.example", 2000},     {"198.51.100.2", "a.one.example", 2000},   {"198.51.100.3", "a.b.one.example", 2000},
-                   {"198.51.100.4", "a.b.deep.example", 2000},  {"198.51.100.5", "evil.deep.example", 2000}, {"198.51.100.6", "files.example", 999},
+    } granted[] = {{"198.51.100.1", "files.example", 2000},     {"198.51.100.2", "a.one.example", 2000},
+                   {"198.51.100.3", "a.b.one.example", 2000},   {"198.51.100.4", "a.b.deep.example", 2000},
+                   {"198.51.100.5", "evil.deep.example", 2000}, {"198.51.100.6", "files.example", 999},
                    {"2001:db8::1", "files.example", 2000}};
     struct policy *p = parse(full);
     struct grants *g = grants_new(100);
@@ -110,11 +124,13 @@ static void a_flow_is_judged_by_hard_denies_then_denies_then_allows(void **state
         grants_add(g, &ip, granted[i].name, granted[i].until);
     }
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const struct egress_flow flow = {.to = ip_of(cases[i].ip), .port = cases[i].port, .protocol = cases[i].protocol};
+        const struct egress_flow flow = {
+            .to = ip_of(cases[i].ip), .port = cases[i].port, .protocol = cases[i].protocol};
         struct egress_verdict v = policy_judge(p, g, &flow, 1000, false);
-        if (v.allow != cases[i].allow || v.reason != cases[i].reason || (v.rule == NULL) != (cases[i].rule == NULL) ||
-            (v.rule && strcmp(v.rule, cases[i].rule) != 0))
-            fail_msg("%s:%u: allow %d, %s, rule %s", cases[i].ip, cases[i].port, v.allow, egress_reason_name(v.reason), v.rule ? v.rule : "-");
+        if (v.allow != cases[i].allow || v.reason != cases[i].reason ||
+            (v.rule == NULL) != (cases[i].rule == NULL) || (v.rule && strcmp(v.rule, cases[i].rule) != 0))
+            fail_msg("%s:%u: allow %d, %s, rule %s", cases[i].ip, cases[i].port, v.allow,
+                     egress_reason_name(v.reason), v.rule ? v.rule : "-");
     }
     const struct egress_flow db = {.to = ip_of("10.2.3.4"), .port = 5432, .protocol = FLOW_TCP};
     assert_int_equal(policy_judge(p, g, &db, 1000, true).reason, EGRESS_LEASE);
@@ -144,8 +160,10 @@ static void only_listed_names_are_resolved(void **state)
     static const struct {
         const char *name;
         bool yes, wildcard;
-    } cases[] = {{"files.example", true, false}, {"x.files.example", false, false}, {"a.one.example", true, true}, {"one.example", false, false},
-                 {"a.b.one.example", false, false}, {"a.b.c.deep.example", true, true}, {"deep.example", false, false}, {"evil.deep.example", false, false}};
+    } cases[] = {{"files.example", true, false},    {"x.files.example", false, false},
+                 {"a.one.example", true, true},     {"one.example", false, false},
+                 {"a.b.one.example", false, false}, {"a.b.c.deep.example", true, true},
+                 {"deep.example", false, false},    {"evil.deep.example", false, false}};
     struct policy *p = parse(full);
 
     (void)state;
@@ -177,8 +195,10 @@ static void bad_policies_are_refused_with_the_field(void **state)
         {"{\"rules\":[{\"name\":\"x\"}]}", "rules[0] must name hosts or cidrs"},
         {"{\"rules\":[{\"hosts\":[\"a\"],\"ports\":[0]}]}", "rules[0].ports[0] must be a port"},
         {"{\"rules\":[{\"hosts\":[\"a\"],\"ports\":[\"9-8\"]}]}", "rules[0].ports[0]"},
-        {"{\"rules\":[{\"hosts\":[\"a\"],\"protocol\":\"SCTP\"}]}", "rules[0].protocol must be one of TCP, UDP, Any"},
-        {"{\"rules\":[{\"hosts\":[\"a\"],\"action\":\"Maybe\"}]}", "rules[0].action must be one of Allow, Deny"},
+        {"{\"rules\":[{\"hosts\":[\"a\"],\"protocol\":\"SCTP\"}]}",
+         "rules[0].protocol must be one of TCP, UDP, Any"},
+        {"{\"rules\":[{\"hosts\":[\"a\"],\"action\":\"Maybe\"}]}",
+         "rules[0].action must be one of Allow, Deny"},
     };
 
     (void)state;

@@ -32,7 +32,8 @@ static void on_reply(void *data, int code, const struct rt_reply *r, const struc
 
 static void publish(void *data, enum rt_event event, const struct rt_event_info *i)
 {
-    static const char *const names[] = {"create", "start", "exec-added", "exec-started", "oom", "exit", "delete", "paused", "resumed"};
+    static const char *const names[] = {"create", "start",  "exec-added", "exec-started", "oom",
+                                        "exit",   "delete", "paused",     "resumed"};
     struct world *to = data;
 
     strbuf_printf(&to->events, "%s:%s", names[event], i->exec_id ? i->exec_id : i->id);
@@ -43,7 +44,8 @@ static void publish(void *data, enum rt_event event, const struct rt_event_info 
 
 static const char config[] =
     "{\"ociVersion\":\"1.0.2\",\"process\":{\"args\":[\"%s\"],\"cwd\":\"/\",\"user\":{\"uid\":0,\"gid\":0}},"
-    "\"root\":{\"path\":\"rootfs\"},%s\"linux\":{\"namespaces\":[{\"type\":\"pid\"%s},{\"type\":\"mount\"},{\"type\":\"network\"},"
+    "\"root\":{\"path\":\"rootfs\"},%s\"linux\":{\"namespaces\":[{\"type\":\"pid\"%s},{\"type\":\"mount\"},{"
+    "\"type\":\"network\"},"
     "{\"type\":\"ipc\"},{\"type\":\"uts\"}]}}";
 
 static void write_config(const char *command, const char *more, const char *pid_ns)
@@ -70,7 +72,10 @@ static int setup(void **state UNUSED)
     assert_int_equal(mkdir(w->bundle, 0700), 0);
     strbuf_init(&w->events, 1 << 20);
     assert_int_equal(loop_new(&w->loop, NULL), 0);
-    const struct rt_params p = {.loop = w->loop, .ns = "test", .id = "c1", .state_dir = w->state,
+    const struct rt_params p = {.loop = w->loop,
+                                .ns = "test",
+                                .id = "c1",
+                                .state_dir = w->state,
                                 .sink = {.publish = publish, .data = w}};
     assert_int_equal(runtime_new(&p, &w->rt, NULL), 0);
     return 0;
@@ -168,7 +173,8 @@ static int kill_it(const char *id, const char *exec_id, int sig)
 static int exec_add(const char *id, const char *exec_id, const char *command)
 {
     char *json = xasprintf("{\"args\":[\"%s\"],\"cwd\":\"/\",\"user\":{\"uid\":0,\"gid\":0}}", command);
-    const struct rt_exec x = {.id = id, .exec_id = exec_id, .uri = {"", "", ""}, .spec_json = json, .spec_len = strlen(json)};
+    const struct rt_exec x = {
+        .id = id, .exec_id = exec_id, .uri = {"", "", ""}, .spec_json = json, .spec_len = strlen(json)};
     struct err e = {0};
     int r = runtime_exec(w->rt, &x, &e);
 
@@ -293,7 +299,8 @@ static void execs_have_a_life_of_their_own(void **state UNUSED)
     assert_int_equal(call(runtime_delete, "c1", "e1").code, -ENOENT);
     assert_int_equal(exec_add("c1", "e1", "exit 4"), 0); /* the id is free again */
     assert_int_equal(call(runtime_delete, "c1", "e1").code, 0);
-    assert_string_equal(w->events.data, "create:c1 start:c1 exec-added:e1 exec-started:e1 exit:e1=3 exec-added:e1 ");
+    assert_string_equal(w->events.data,
+                        "create:c1 start:c1 exec-added:e1 exec-started:e1 exit:e1=3 exec-added:e1 ");
 }
 
 static void a_failed_exec_process_does_not_hurt_its_container(void **state UNUSED)
@@ -445,13 +452,18 @@ static void bad_requests_are_refused_by_name(void **state UNUSED)
         int code;
         const char *text;
     } rows[] = {
-        {"../x", "/tmp", "", -EINVAL, "id"},       {"", "/tmp", "", -EINVAL, "id"},
-        {"a", "relative", "", -EINVAL, "bundle"},   {"a", "/nonexistent", "", -EIO, "/nonexistent"},
+        {"../x", "/tmp", "", -EINVAL, "id"},
+        {"", "/tmp", "", -EINVAL, "id"},
+        {"a", "relative", "", -EINVAL, "bundle"},
+        {"a", "/nonexistent", "", -EIO, "/nonexistent"},
         {"a", "/tmp", "/ckpt", -ENOTSUP, "checkpoint"},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct reply r = {0};
-        const struct rt_create req = {.id = rows[i].id, .bundle = rows[i].bundle, .uri = {"", "", ""}, .checkpoint = rows[i].checkpoint};
+        const struct rt_create req = {.id = rows[i].id,
+                                      .bundle = rows[i].bundle,
+                                      .uri = {"", "", ""},
+                                      .checkpoint = rows[i].checkpoint};
         runtime_create(w->rt, &req, on_reply, &r);
         assert_int_equal(r.called, 1);
         assert_int_equal(r.code, rows[i].code);
@@ -621,7 +633,8 @@ static void a_dead_sentry_kills_the_pod_and_is_named_afterwards(void **state UNU
     struct reply r = call(runtime_start, "c1", "e1");
     assert_non_null(strstr(r.text, "the sentry of this pod died"));
     struct err e = {0};
-    const struct rt_exec x = {.id = "c1", .exec_id = "e2", .uri = {"", "", ""}, .spec_json = "{}", .spec_len = 2};
+    const struct rt_exec x = {
+        .id = "c1", .exec_id = "e2", .uri = {"", "", ""}, .spec_json = "{}", .spec_len = 2};
     assert_true(runtime_exec(w->rt, &x, &e) < 0);
     assert_non_null(strstr(err_text(&e), "the sentry of this pod died"));
     assert_int_equal(call(runtime_delete, "c1", NULL).code, 0);
@@ -686,7 +699,9 @@ static void hooks_run_around_the_life(void **state UNUSED)
     struct reply r = {0};
     const struct rt_create req = {.id = "c1", .bundle = w->bundle, .uri = {"", "", ""}};
 
-    write_config("true", "\"hooks\":{\"poststart\":[{\"path\":\"/bin/true\"}],\"poststop\":[{\"path\":\"/bin/true\"}]},", "");
+    write_config(
+        "true",
+        "\"hooks\":{\"poststart\":[{\"path\":\"/bin/true\"}],\"poststop\":[{\"path\":\"/bin/true\"}]},", "");
     runtime_create(w->rt, &req, on_reply, &r);
     UNTIL(r.called);
     assert_int_equal(r.code, 0);

@@ -17,8 +17,13 @@ static const uint64_t args[6] = {1, 2, UINT64_MAX, 0, 0, 0};
 
 static struct audit_record record(const char *container)
 {
-    return (struct audit_record){
-        .container = container, .tid = 7, .call = "connect", .args = args, .detail = "1.2.3.4:80", .rule = "egress", .error = EACCES};
+    return (struct audit_record){.container = container,
+                                 .tid = 7,
+                                 .call = "connect",
+                                 .args = args,
+                                 .detail = "1.2.3.4:80",
+                                 .rule = "egress",
+                                 .error = EACCES};
 }
 
 static void a_line_is_json_whatever_is_in_it(void **state)

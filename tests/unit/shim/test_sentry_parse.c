@@ -76,19 +76,23 @@ static void short_and_foreign_addresses_are_refused(void **state)
         a.u.any.sa_family = (sa_family_t)family;
         a.len = sizeof a.u.space;
         int r = address_parse(&a, AF_INET6, ADDRESS_CONNECT, &p);
-        assert_int_equal(r, family == AF_UNSPEC ? 1 : family == AF_INET || family == AF_INET6 ? 0 : -EAFNOSUPPORT);
+        assert_int_equal(r, family == AF_UNSPEC                       ? 1
+                            : family == AF_INET || family == AF_INET6 ? 0
+                                                                      : -EAFNOSUPPORT);
     }
 }
 
-/* udp_sendmsg() and inet_bind() take AF_UNSPEC for AF_INET: it must not get round the policy as "no address". */
+/* udp_sendmsg() and inet_bind() take AF_UNSPEC for AF_INET: it must not get round the policy as "no address".
+ */
 static void an_unspecified_family_is_read_as_the_kernel_reads_it(void **state)
 {
     static const struct {
         int domain, want;
         enum address_use use;
     } cases[] = {
-        {AF_INET, 1, ADDRESS_CONNECT},  {AF_INET6, 1, ADDRESS_CONNECT}, {AF_INET, 0, ADDRESS_SEND},
-        {AF_INET6, 1, ADDRESS_SEND},    {AF_INET, 0, ADDRESS_BIND},     {AF_INET6, -EAFNOSUPPORT, ADDRESS_BIND},
+        {AF_INET, 1, ADDRESS_CONNECT}, {AF_INET6, 1, ADDRESS_CONNECT},
+        {AF_INET, 0, ADDRESS_SEND},    {AF_INET6, 1, ADDRESS_SEND},
+        {AF_INET, 0, ADDRESS_BIND},    {AF_INET6, -EAFNOSUPPORT, ADDRESS_BIND},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -103,17 +107,30 @@ static void an_unspecified_family_is_read_as_the_kernel_reads_it(void **state)
 
 static void denied_ranges_hold_in_every_spelling(void **state)
 {
-    static const struct egress_range deny[] = {
-        {AF_INET, {169, 254, 169, 254}, 32}, {AF_INET, {10}, 8}, {AF_INET, {172, 16}, 12}, {AF_INET6, {0xfd}, 8}};
+    static const struct egress_range deny[] = {{AF_INET, {169, 254, 169, 254}, 32},
+                                               {AF_INET, {10}, 8},
+                                               {AF_INET, {172, 16}, 12},
+                                               {AF_INET6, {0xfd}, 8}};
     struct egress egress = {0};
     static const struct {
         const char *ip;
         int want;
     } cases[] = {
-        {"169.254.169.254", EACCES}, {"169.254.169.253", 0}, {"::ffff:169.254.169.254", EACCES},
-        {"64:ff9b::a9fe:a9fe", EACCES}, {"2002:a9fe:a9fe::", EACCES}, {"::169.254.169.254", EACCES},
-        {"10.255.0.1", EACCES}, {"11.0.0.0", 0}, {"172.16.0.1", EACCES}, {"172.31.255.255", EACCES},
-        {"172.32.0.0", 0}, {"fd00::1", EACCES}, {"fe00::1", 0}, {"127.0.0.1", 0}, {"::1", 0},
+        {"169.254.169.254", EACCES},
+        {"169.254.169.253", 0},
+        {"::ffff:169.254.169.254", EACCES},
+        {"64:ff9b::a9fe:a9fe", EACCES},
+        {"2002:a9fe:a9fe::", EACCES},
+        {"::169.254.169.254", EACCES},
+        {"10.255.0.1", EACCES},
+        {"11.0.0.0", 0},
+        {"172.16.0.1", EACCES},
+        {"172.31.255.255", EACCES},
+        {"172.32.0.0", 0},
+        {"fd00::1", EACCES},
+        {"fe00::1", 0},
+        {"127.0.0.1", 0},
+        {"::1", 0},
     };
     (void)state;
     egress_init(&egress, deny, ARRAY_LEN(deny));
@@ -159,8 +176,8 @@ static void control_messages_are_listed(void **state)
     static const struct {
         int level, type, want;
     } cases[] = {
-        {IPPROTO_IP, IP_PKTINFO, 0},      {IPPROTO_IPV6, IPV6_PKTINFO, 0},   {IPPROTO_IP, IP_TOS, 0},
-        {SOL_SOCKET, SCM_RIGHTS, -EINVAL}, {IPPROTO_UDP, 103, -EINVAL},       {SOL_SOCKET, 61, -EINVAL},
+        {IPPROTO_IP, IP_PKTINFO, 0},       {IPPROTO_IPV6, IPV6_PKTINFO, 0},     {IPPROTO_IP, IP_TOS, 0},
+        {SOL_SOCKET, SCM_RIGHTS, -EINVAL}, {IPPROTO_UDP, 103, -EINVAL},         {SOL_SOCKET, 61, -EINVAL},
         {IPPROTO_IP, IP_RETOPTS, -EINVAL}, {IPPROTO_IPV6, IPV6_RTHDR, -EINVAL},
     };
     (void)state;

@@ -25,7 +25,8 @@ static struct {
     size_t len;
 } sent;
 
-void events_publish(struct events *ev UNUSED, const char *topic, const char *type, const uint8_t *msg, size_t len)
+void events_publish(struct events *ev UNUSED, const char *topic, const char *type, const uint8_t *msg,
+                    size_t len)
 {
     (void)snprintf(sent.topic, sizeof sent.topic, "%s", topic);
     (void)snprintf(sent.type, sizeof sent.type, "%s", type);
@@ -48,21 +49,26 @@ static void every_event_has_its_topic_and_its_type(void **state UNUSED)
         [RT_RESUMED] = {"/tasks/resumed", "containerd.events.TaskResumed"},
     };
     const struct rt_create create = {.id = "c", .bundle = "/b", .uri = {"", "", ""}};
-    const struct rt_event_info info = {.id = "c", .exec_id = "e", .process = {.pid = 7, .status = 9, .at = {100, 5}}, .create = &create};
+    const struct rt_event_info info = {
+        .id = "c", .exec_id = "e", .process = {.pid = 7, .status = 9, .at = {100, 5}}, .create = &create};
     struct service s = {0};
 
     for (size_t i = 0; i < ARRAY_LEN(want); i++) {
         service_publish(&s, (enum rt_event)i, &info);
         assert_string_equal(sent.topic, want[i][0]);
         assert_string_equal(sent.type, want[i][1]);
-        assert_memory_equal(sent.msg, "\x0a\x01" "c", 3); /* field 1 of each is the container's id */
+        assert_memory_equal(sent.msg,
+                            "\x0a\x01"
+                            "c",
+                            3); /* field 1 of each is the container's id */
     }
 }
 
 static void an_exit_names_the_container_when_it_is_the_inits(void **state UNUSED)
 {
-    const struct rt_event_info infos[] = {{.id = "c", .process = {.pid = 7, .status = 137, .at = {100, 5}}},
-                                          {.id = "c", .exec_id = "e", .process = {.pid = 8, .status = 1, .at = {101, 6}}}};
+    const struct rt_event_info infos[] = {
+        {.id = "c", .process = {.pid = 7, .status = 137, .at = {100, 5}}},
+        {.id = "c", .exec_id = "e", .process = {.pid = 8, .status = 1, .at = {101, 6}}}};
     struct service s = {0};
 
     for (size_t i = 0; i < ARRAY_LEN(infos); i++) {
@@ -81,8 +87,14 @@ static void an_exit_names_the_container_when_it_is_the_inits(void **state UNUSED
 static void a_create_carries_the_mounts_and_the_streams(void **state UNUSED)
 {
     const char *const options[] = {"ro", "index=off"};
-    const struct launch_mount mount = {.type = "overlay", .source = "overlay", .target = "", .options = options, .n_options = 2};
-    const struct rt_create create = {.id = "c", .bundle = "/b", .rootfs = &mount, .n_rootfs = 1, .terminal = true, .uri = {"/i", "/o", ""}};
+    const struct launch_mount mount = {
+        .type = "overlay", .source = "overlay", .target = "", .options = options, .n_options = 2};
+    const struct rt_create create = {.id = "c",
+                                     .bundle = "/b",
+                                     .rootfs = &mount,
+                                     .n_rootfs = 1,
+                                     .terminal = true,
+                                     .uri = {"/i", "/o", ""}};
     const struct rt_event_info info = {.id = "c", .process = {.pid = 3}, .create = &create};
     struct service s = {0};
 
@@ -110,7 +122,8 @@ static void version_1_counters_arrive_in_their_fields(void **state UNUSED)
     s.v1.per_cpu = cpus;
     s.v1.n_per_cpu = 3;
     s.v1.memory.total_inactive_file = 11;
-    s.v1.usage = (struct cgroup_v1_memory_entry){.has = true, .limit = 100, .usage = 50, .max = 60, .failcnt = 1};
+    s.v1.usage =
+        (struct cgroup_v1_memory_entry){.has = true, .limit = 100, .usage = 50, .max = 60, .failcnt = 1};
     s.v1.blkio[BLKIO_SERVICE_BYTES] = &io;
     s.v1.n_blkio[BLKIO_SERVICE_BYTES] = 1;
     s.v1.oom_kill = 2;
@@ -167,8 +180,19 @@ static void only_plain_names_may_become_part_of_a_path(void **state UNUSED)
     static const struct {
         const char *name;
         bool good;
-    } rows[] = {{"a", true}, {"a-b_c.d", true}, {"A1", true}, {"", false}, {"..", false}, {"a/b", false}, {"a..b", false},
-                {"-a", false}, {"a-", false}, {".a", false}, {"a b", false}, {"\xc3\xa4", false}, {NULL, false},
+    } rows[] = {{"a", true},
+                {"a-b_c.d", true},
+                {"A1", true},
+                {"", false},
+                {"..", false},
+                {"a/b", false},
+                {"a..b", false},
+                {"-a", false},
+                {"a-", false},
+                {".a", false},
+                {"a b", false},
+                {"\xc3\xa4", false},
+                {NULL, false},
                 {"0123456789012345678901234567890123456789012345678901234567890123456789012345", true},
                 {"01234567890123456789012345678901234567890123456789012345678901234567890123456", false}};
 
@@ -180,8 +204,14 @@ static void a_state_file_cut_anywhere_gives_no_wrong_number(void **state UNUSED)
 {
     char dir[] = "/tmp/state.XXXXXX";
     char pod[] = "pod", cgroup[] = "/a/b", socket[] = "/s";
-    const struct state s = {.pod = pod, .cgroup = cgroup, .socket = socket, .init = {12345, 678901}, .sentry = {23456, 789012},
-                            .has_exit = true, .exit_status = 137, .exit_at = {1700000000, 123456789}};
+    const struct state s = {.pod = pod,
+                            .cgroup = cgroup,
+                            .socket = socket,
+                            .init = {12345, 678901},
+                            .sentry = {23456, 789012},
+                            .has_exit = true,
+                            .exit_status = 137,
+                            .exit_at = {1700000000, 123456789}};
 
     assert_non_null(mkdtemp(dir));
     assert_int_equal(state_write(dir, "ns", "id", &s, NULL), 0);

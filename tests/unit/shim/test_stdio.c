@@ -105,12 +105,19 @@ static void on_drained(void *data)
     ((struct world *)data)->drained++;
 }
 
-static struct stdio *open_io(struct world *w, const char *in, const char *out, const char *err, bool terminal, int want)
+static struct stdio *open_io(struct world *w, const char *in, const char *out, const char *err, bool terminal,
+                             int want)
 {
     struct stdio *io = NULL;
     struct err e = {0};
-    const struct stdio_params p = {.loop = w->loop, .reaper = w->reaper, .ns = "test", .id = "box",
-                                   .uri = {in, out, err}, .terminal = terminal, .ready = on_ready, .data = w};
+    const struct stdio_params p = {.loop = w->loop,
+                                   .reaper = w->reaper,
+                                   .ns = "test",
+                                   .id = "box",
+                                   .uri = {in, out, err},
+                                   .terminal = terminal,
+                                   .ready = on_ready,
+                                   .data = w};
     int r = stdio_open(&p, &io, &e);
 
     if (r != want)
@@ -129,7 +136,8 @@ static void be_child(struct stdio *io, int fds[3])
     stdio_child_started(io);
 }
 
-/* Reads until n bytes or the end, the loop running meanwhile. Returns the number; -1 in *ended unless the end came. */
+/* Reads until n bytes or the end, the loop running meanwhile. Returns the number; -1 in *ended unless the end
+ * came. */
 static size_t read_from(struct world *w, int fd, char *buf, size_t n, bool *ended)
 {
     size_t got = 0;
@@ -590,8 +598,9 @@ static void wait_ready(struct world *w)
 static void a_logger_gets_its_arguments_environment_and_the_output(void **state)
 {
     struct world *w = *state;
-    char *body = xasprintf("echo \"$@\" >%s/args; env | grep CONTAINER | sort >%s/env; echo >&5; cat <&3 >%s/o; cat <&4 >%s/e",
-                           w->dir, w->dir, w->dir, w->dir);
+    char *body = xasprintf(
+        "echo \"$@\" >%s/args; env | grep CONTAINER | sort >%s/env; echo >&5; cat <&3 >%s/o; cat <&4 >%s/e",
+        w->dir, w->dir, w->dir, w->dir);
     char *path = script(w, body);
     char *uri = xasprintf("binary://%s?k=v&flag&empty=&sp=a%%20b", path);
     struct stdio *io = open_io(w, "", uri, uri, false, 1);
@@ -684,8 +693,13 @@ static void what_cannot_be_opened_is_refused_with_its_name(void **state)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct stdio *io = NULL;
         struct err e = {0};
-        const struct stdio_params p = {.loop = w->loop, .reaper = w->reaper, .ns = "test", .id = "box",
-                                       .uri = {bad[i].uri[0], bad[i].uri[1], bad[i].uri[2]}, .ready = on_ready, .data = w};
+        const struct stdio_params p = {.loop = w->loop,
+                                       .reaper = w->reaper,
+                                       .ns = "test",
+                                       .id = "box",
+                                       .uri = {bad[i].uri[0], bad[i].uri[1], bad[i].uri[2]},
+                                       .ready = on_ready,
+                                       .data = w};
         assert_true(stdio_open(&p, &io, &e) < 0);
         assert_null(io);
         if (!strstr(err_text(&e), bad[i].text))

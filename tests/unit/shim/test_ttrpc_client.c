@@ -33,7 +33,8 @@ static void echo(void *data UNUSED, struct ttrpc_call *call, const uint8_t *payl
     ttrpc_reply(call, payload, len);
 }
 
-static void refuse(void *data UNUSED, struct ttrpc_call *call, const uint8_t *payload UNUSED, size_t len UNUSED)
+static void refuse(void *data UNUSED, struct ttrpc_call *call, const uint8_t *payload UNUSED,
+                   size_t len UNUSED)
 {
     ttrpc_reply_error(call, TTRPC_FAILED_PRECONDITION, "not now: failed precondition");
 }
@@ -45,7 +46,8 @@ static void park(void *data, struct ttrpc_call *call, const uint8_t *payload UNU
     f->parked[f->n_parked++] = call;
 }
 
-static const struct ttrpc_method methods[] = {{"s", "Echo", echo}, {"s", "Refuse", refuse}, {"s", "Park", park}};
+static const struct ttrpc_method methods[] = {
+    {"s", "Echo", echo}, {"s", "Refuse", refuse}, {"s", "Park", park}};
 
 static int listen_on(struct fixture *f)
 {
@@ -68,7 +70,8 @@ static int setup(void **state)
     struct fixture *f = xcalloc(1, sizeof *f);
 
     assert_int_equal(loop_new(&f->loop, NULL), 0);
-    assert_int_equal(ttrpc_server_new(f->loop, listen_on(f), methods, ARRAY_LEN(methods), f, &f->server, NULL), 0);
+    assert_int_equal(
+        ttrpc_server_new(f->loop, listen_on(f), methods, ARRAY_LEN(methods), f, &f->server, NULL), 0);
     assert_int_equal(ttrpc_client_connect(f->loop, f->address, &f->client, NULL), 0);
     *state = f;
     return 0;
@@ -92,7 +95,8 @@ static void on_done(void *data, enum ttrpc_code code, const char *text, const ui
     assert_true(len == 0 || payload != NULL);
     f->n_done++;
     f->code = code;
-    (void)snprintf(f->text, sizeof f->text, "%s", code == TTRPC_OK && len < 200 ? (payload ? (const char *)payload : "") : text);
+    (void)snprintf(f->text, sizeof f->text, "%s",
+                   code == TTRPC_OK && len < 200 ? (payload ? (const char *)payload : "") : text);
     f->len = len;
     if (f->free_in_callback)
         ttrpc_client_free(take(f->client));
@@ -109,7 +113,11 @@ static void on_closed(void *data)
 
 static void call(struct fixture *f, const char *method, const void *payload, size_t len, int64_t timeout_ms)
 {
-    struct ttrpc_request q = {.service = "s", .method = method, .ns = "default", .payload = payload, .len = len,
+    struct ttrpc_request q = {.service = "s",
+                              .method = method,
+                              .ns = "default",
+                              .payload = payload,
+                              .len = len,
                               .timeout_ms = timeout_ms};
     unsigned before = f->n_done;
 

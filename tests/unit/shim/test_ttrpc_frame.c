@@ -4,11 +4,11 @@
 #include <stdlib.h>
 
 #include "base/scoped.h"
+#include "forward.pb-c.h"
+#include "runtimeoptions.pb-c.h"
 #include "shim/ttrpc/code.h"
 #include "shim/ttrpc/frame.h"
 #include "shim/ttrpc/text.h"
-#include "forward.pb-c.h"
-#include "runtimeoptions.pb-c.h"
 #include "task.pb-c.h"
 #include "ttrpc.pb-c.h"
 
@@ -43,7 +43,8 @@ static void a_connect_request_is_the_bytes_containerd_sends(void **state UNUSED)
 
 static void a_header_keeps_all_its_bits(void **state UNUSED)
 {
-    uint8_t raw[TTRPC_HEADER] = {0xff, 0xfe, 0xfd, 0xfc, 0x80, 0x01, 0x02, 0x03, 0xab, 0xcd}, again[TTRPC_HEADER];
+    uint8_t raw[TTRPC_HEADER] = {0xff, 0xfe, 0xfd, 0xfc, 0x80, 0x01, 0x02, 0x03, 0xab, 0xcd},
+            again[TTRPC_HEADER];
     struct ttrpc_frame f = ttrpc_frame_decode(raw);
 
     assert_int_equal(f.len, 0xfffefdfc);
@@ -94,8 +95,8 @@ static void responses_are_the_bytes_containerd_expects(void **state UNUSED)
 static void a_status_is_the_bytes_containerd_expects(void **state UNUSED)
 {
     uint8_t want[128], got[128];
-    size_t n = unhex("0a270805122370726f6365737320616c72656164792066696e69736865643a206e6f7420666f756e64", want,
-                     sizeof want);
+    size_t n = unhex("0a270805122370726f6365737320616c72656164792066696e69736865643a206e6f7420666f756e64",
+                     want, sizeof want);
     Ttrpc__Status s = TTRPC__STATUS__INIT;
     Ttrpc__Response r = TTRPC__RESPONSE__INIT;
 
@@ -123,7 +124,8 @@ static void options_on_stdin_are_read(void **state UNUSED)
 
     assert_non_null(any);
     assert_string_equal(any->type_url, runtimeoptions__v1__options__descriptor.name);
-    Runtimeoptions__V1__Options *o = runtimeoptions__v1__options__unpack(NULL, any->value.len, any->value.data);
+    Runtimeoptions__V1__Options *o =
+        runtimeoptions__v1__options__unpack(NULL, any->value.len, any->value.data);
     assert_non_null(o);
     assert_string_equal(o->config_path, "/etc/mine.toml");
     runtimeoptions__v1__options__free_unpacked(o, NULL);
@@ -174,17 +176,22 @@ static void text_for_go_is_valid_utf8(void **state UNUSED)
     } cases[] = {
         {"", ""},
         {"plain", "plain"},
-        {"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x93\xa6", "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x93\xa6"},
-        {"a\xff" "b", "a?b"},
-        {"\xc0\xaf", "??"},                 /* too long a form of '/' */
+        {"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x93\xa6",
+         "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x93\xa6"},
+        {"a\xff"
+         "b",
+         "a?b"},
+        {"\xc0\xaf", "??"}, /* too long a form of '/' */
         {"\xe0\x80\xaf", "???"},
-        {"\xed\xa0\x80", "???"},            /* half a surrogate pair */
-        {"\xf4\x90\x80\x80", "????"},       /* above U+10FFFF */
+        {"\xed\xa0\x80", "???"},      /* half a surrogate pair */
+        {"\xf4\x90\x80\x80", "????"}, /* above U+10FFFF */
         {"\xf4\x8f\xbf\xbf", "\xf4\x8f\xbf\xbf"},
         {"cut \xe2\x82", "cut ??"},
         {"\xe2", "?"},
         {"\x80", "?"},
-        {"\xf0\x9f\x93" "x", "???x"},
+        {"\xf0\x9f\x93"
+         "x",
+         "???x"},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

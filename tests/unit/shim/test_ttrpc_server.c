@@ -40,7 +40,8 @@ static void echo(void *data, struct ttrpc_call *call, const uint8_t *payload, si
     ttrpc_reply(call, payload, len);
 }
 
-static void fail_bytes(void *data UNUSED, struct ttrpc_call *call, const uint8_t *payload UNUSED, size_t len UNUSED)
+static void fail_bytes(void *data UNUSED, struct ttrpc_call *call, const uint8_t *payload UNUSED,
+                       size_t len UNUSED)
 {
     ttrpc_reply_error(call, TTRPC_NOT_FOUND, "no such \xff thing: not found");
 }
@@ -168,9 +169,10 @@ static void put_request(struct fixture *f, int fd, struct ask a)
     size_t n = ttrpc__request__get_packed_size(&q);
     scoped_free uint8_t *bytes = xcalloc(1, n);
     ttrpc__request__pack(&q, bytes);
-    put_frame(f, fd,
-              (struct ttrpc_frame){.len = (uint32_t)n, .stream = a.stream, .type = TTRPC_REQUEST, .flags = a.flags},
-              bytes);
+    put_frame(
+        f, fd,
+        (struct ttrpc_frame){.len = (uint32_t)n, .stream = a.stream, .type = TTRPC_REQUEST, .flags = a.flags},
+        bytes);
 }
 
 static void get(struct fixture *f, int fd, void *out, size_t n)
@@ -254,7 +256,8 @@ static void a_call_is_answered_on_its_stream(void **state)
 
     put_request(f, fd, (struct ask){.stream = 1, .method = "Echo", .payload = "hello", .len = 5});
     expect_payload(f, fd, 1, "hello");
-    put_request(f, fd, (struct ask){.stream = 3, .service = "b.B", .method = "Echo", .payload = "again", .len = 5});
+    put_request(f, fd,
+                (struct ask){.stream = 3, .service = "b.B", .method = "Echo", .payload = "again", .len = 5});
     expect_payload(f, fd, 3, "again");
 }
 
@@ -301,9 +304,11 @@ static void malformed_requests_are_invalid_and_the_connection_stays(void **state
         const char *bytes;
         uint32_t len;
     } cases[] = {
-        {"\xff\xff\xff\xff", 4},   /* a tag that never ends */
-        {"\x0a\x7f" "abc", 5},     /* a string longer than the message */
-        {"\x08\x01", 2},           /* field 1 of another type */
+        {"\xff\xff\xff\xff", 4}, /* a tag that never ends */
+        {"\x0a\x7f"
+         "abc",
+         5},             /* a string longer than the message */
+        {"\x08\x01", 2}, /* field 1 of another type */
         {"\x0a", 1},
     };
 
@@ -356,8 +361,9 @@ static void streaming_is_refused_and_foreign_frames_are_ignored(void **state)
     put_frame(f, fd, (struct ttrpc_frame){.len = 3, .stream = 9, .type = TTRPC_RESPONSE}, "abc");
     put_frame(f, fd, (struct ttrpc_frame){.len = 3, .stream = 9, .type = 0}, "abc");
     put_frame(f, fd, (struct ttrpc_frame){.len = 3, .stream = 9, .type = 200, .flags = 0xff}, "abc");
-    put_request(f, fd, (struct ask){.stream = 3, .method = "Echo", .payload = "on", .len = 2,
-                                    .flags = TTRPC_REMOTE_CLOSED});
+    put_request(
+        f, fd,
+        (struct ask){.stream = 3, .method = "Echo", .payload = "on", .len = 2, .flags = TTRPC_REMOTE_CLOSED});
     expect_payload(f, fd, 3, "on");
 }
 
@@ -367,14 +373,16 @@ static void an_oversized_request_is_skipped_exactly(void **state)
 {
     struct fixture *f = *state;
     scoped_fd int fd = dial(f);
-    static const uint32_t lens[] = {TTRPC_PAYLOAD_MAX + 1, TTRPC_PAYLOAD_MAX + 16384 - TTRPC_HEADER, 5u << 20};
+    static const uint32_t lens[] = {TTRPC_PAYLOAD_MAX + 1, TTRPC_PAYLOAD_MAX + 16384 - TTRPC_HEADER,
+                                    5u << 20};
 
     uint32_t stream = 1;
     for (size_t i = 0; i < ARRAY_LEN(lens); i++, stream += 4) {
         scoped_free uint8_t *junk = xcalloc(1, lens[i]);
         memset(junk, 0xa5, lens[i]);
         put_frame(f, fd, (struct ttrpc_frame){.len = lens[i], .stream = stream, .type = TTRPC_REQUEST}, junk);
-        put_request(f, fd, (struct ask){.stream = stream + 2, .method = "Echo", .payload = "after", .len = 5});
+        put_request(f, fd,
+                    (struct ask){.stream = stream + 2, .method = "Echo", .payload = "after", .len = 5});
         expect_status(f, fd, stream, TTRPC_RESOURCE_EXHAUSTED, NULL);
         expect_payload(f, fd, stream + 2, "after");
     }

@@ -1,5 +1,6 @@
 #pragma once
-/* What the tests of this folder share: cmocka with its includes, hex, and a loop that is stepped until something holds. */
+/* What the tests of this folder share: cmocka with its includes, hex, and a loop that is stepped until
+ * something holds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,13 +17,13 @@
 #define PATIENCE_MS 5000
 
 /* Steps `loop` until cond holds; fails the test when that takes too long. */
-#define STEP_UNTIL(loop, cond)                                                                                    \
-    do {                                                                                                           \
-        int64_t unit_end = clock_mono_ms() + PATIENCE_MS;                                                          \
-        while (!(cond)) {                                                                                          \
-            assert_int_equal(loop_step((loop), 10, NULL), 0);                                                      \
-            assert_true(clock_mono_ms() < unit_end);                                                               \
-        }                                                                                                          \
+#define STEP_UNTIL(loop, cond)                                                                               \
+    do {                                                                                                     \
+        int64_t unit_end = clock_mono_ms() + PATIENCE_MS;                                                    \
+        while (!(cond)) {                                                                                    \
+            assert_int_equal(loop_step((loop), 10, NULL), 0);                                                \
+            assert_true(clock_mono_ms() < unit_end);                                                         \
+        }                                                                                                    \
     } while (0)
 
 static inline UNUSED size_t unhex(const char *text, uint8_t *out, size_t max)
