@@ -178,7 +178,7 @@ static ssize_t send_message(struct call *call, const struct sock *s, const struc
 void on_sendmsg(struct call *call)
 {
     scoped(sock_done) struct sock s = SOCK_NONE;
-    struct wire_msghdr h;
+    struct wire_msghdr h = {0};
     bool done = false;
 
     if (take_datagram_socket(call, &s))

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static const int calls[] = {SYS_socket, SYS_connect, SYS_sendto,   SYS_sendmsg, SYS_bind,
+static const int calls[] = {SYS_socket, SYS_connect,  SYS_sendto,   SYS_sendmsg, SYS_bind,
                             SYS_listen, SYS_sendmmsg, SYS_sendfile, SYS_sysinfo, SYS_sched_getaffinity};
 static char *area; /* four pages; the last one is not there */
 static time_t end;
@@ -36,7 +36,8 @@ static uint64_t next(uint64_t *s)
 static void scribble(uint64_t *s)
 {
     char *p = area + next(s) % (3 * 4096 - 128);
-    struct sockaddr_in in = {.sin_family = (sa_family_t)(next(s) % 4 ? AF_INET : next(s) % 64), .sin_port = htons((uint16_t)(next(s) % 3 ? 9 : next(s))),
+    struct sockaddr_in in = {.sin_family = (sa_family_t)(next(s) % 4 ? AF_INET : next(s) % 64),
+                             .sin_port = htons((uint16_t)(next(s) % 3 ? 9 : next(s))),
                              .sin_addr = {htonl(0x7f000001)}};
     switch (next(s) % 4) {
     case 0:
@@ -48,8 +49,13 @@ static void scribble(uint64_t *s)
         break;
     }
     case 2: {
-        struct msghdr h = {area + next(s) % 16384, (socklen_t)(next(s) % 200), (struct iovec *)(area + next(s) % 16384), next(s) % 5 ? next(s) % 8 : next(s),
-                           area + next(s) % 16384, next(s) % 300, 0};
+        struct msghdr h = {area + next(s) % 16384,
+                           (socklen_t)(next(s) % 200),
+                           (struct iovec *)(area + next(s) % 16384),
+                           next(s) % 5 ? next(s) % 8 : next(s),
+                           area + next(s) % 16384,
+                           next(s) % 300,
+                           0};
         memcpy(p, &h, sizeof h);
         break;
     }
@@ -80,15 +86,33 @@ static void exchange(uint64_t *s)
 {
     int fd = -1, a = (int)(3 + next(s) % 37);
     switch (next(s) % 9) {
-    case 0: fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0); break;
-    case 1: fd = socket(AF_INET6, SOCK_DGRAM, 0); break;
-    case 2: fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0); break;
-    case 3: fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0); break;
-    case 4: fd = open("/etc/passwd", O_RDONLY); break;
-    case 5: fd = open("/proc/self/maps", O_RDONLY); break;
-    case 6: fd = socket(AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK, 0); break;
-    case 7: fd = open("/tmp", O_PATH); break;
-    default: close(a); return;
+    case 0:
+        fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        break;
+    case 1:
+        fd = socket(AF_INET6, SOCK_DGRAM, 0);
+        break;
+    case 2:
+        fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+        break;
+    case 3:
+        fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+        break;
+    case 4:
+        fd = open("/etc/passwd", O_RDONLY);
+        break;
+    case 5:
+        fd = open("/proc/self/maps", O_RDONLY);
+        break;
+    case 6:
+        fd = socket(AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK, 0);
+        break;
+    case 7:
+        fd = open("/tmp", O_PATH);
+        break;
+    default:
+        close(a);
+        return;
     }
     if (fd >= 0 && fd != a) {
         dup2(fd, a);
@@ -104,7 +128,8 @@ static void *run(void *x)
             exchange(&s);
         scribble(&s);
         uint64_t fd = next(&s) % 5 ? 3 + next(&s) % 37 : argument(&s);
-        syscall(calls[next(&s) % (sizeof calls / sizeof calls[0])], fd, argument(&s), argument(&s), argument(&s), argument(&s), argument(&s));
+        syscall(calls[next(&s) % (sizeof calls / sizeof calls[0])], fd, argument(&s), argument(&s),
+                argument(&s), argument(&s), argument(&s));
         if (next(&s) % 64 == 0) {
             mprotect(area + 4096, 4096, next(&s) % 2 ? PROT_NONE : PROT_READ | PROT_WRITE);
             mprotect(area + 4096, 4096, PROT_READ | PROT_WRITE);
