@@ -50,10 +50,12 @@ static size_t bucket_of(const struct grants *g, const struct ip *ip)
 {
     uint64_t h = g->seed ^ ip->family, word;
 
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) { /* the finalizer of MurmurHash3: every bit of the input reaches every bit */
         memcpy(&word, ip->bytes + i * 8, 8);
-        h = (h ^ word) * 0x9e3779b97f4a7c15ULL;
-        h ^= h >> 29;
+        h ^= word;
+        h = (h ^ h >> 33) * 0xff51afd7ed558ccdULL;
+        h = (h ^ h >> 33) * 0xc4ceb9fe1a85ec53ULL;
+        h ^= h >> 33;
     }
     return h & (g->n_buckets - 1);
 }
@@ -73,14 +75,17 @@ static void unlink_at(struct grants *g, struct grant **at)
     g->n--;
 }
 
-/* Looks at a few buckets from where it stopped last: the grant that ends first of those goes. */
+#define ROOM_CANDIDATES 32
+
+/* Looks at a few grants from where it stopped last: the one that ends first goes. */
 static void make_room(struct grants *g)
 {
     struct grant **first = NULL;
+    size_t seen = 0;
 
-    for (size_t looked = 0; looked < g->n_buckets && (looked < 64 || !first); looked++) {
+    for (size_t looked = 0; looked < g->n_buckets && seen < ROOM_CANDIDATES; looked++) {
         g->sweep = (g->sweep + 1) & (g->n_buckets - 1);
-        for (struct grant **at = &g->buckets[g->sweep]; *at; at = &(*at)->next)
+        for (struct grant **at = &g->buckets[g->sweep]; *at; at = &(*at)->next, seen++)
             if (!first || (*at)->until_ms < (*first)->until_ms)
                 first = at;
     }
