@@ -53,6 +53,7 @@ outside() {
 }
 usage() { sed -n '2s/^# /usage: /p' "$0" >&2; exit 2; }
 end() { # the kill matters only for an interrupted run: the whole PID namespace goes with unshare
+	trap '' INT TERM PIPE # nothing cuts the clean-up short
 	set +e
 	[ -z "$INIT" ] || { kill -9 "$INIT" && wait "$INIT"; sleep .5; } 2>/dev/null
 	cgroups | sort -r | xargs -r rmdir 2>/dev/null
