@@ -24,7 +24,8 @@ static void v1_memory(const struct cgroup_v1_memory *from, V1(MemoryStat) * to)
 {
     COPY(cache)
     COPY(rss)
-    COPY(rss_huge) COPY(mapped_file) COPY(dirty) COPY(writeback) COPY(pg_pg_in) COPY(pg_pg_out) COPY(pg_fault)
+    COPY(rss_huge)
+    COPY(mapped_file) COPY(dirty) COPY(writeback) COPY(pg_pg_in) COPY(pg_pg_out) COPY(pg_fault)
         COPY(pg_maj_fault) COPY(inactive_anon) COPY(active_anon) COPY(inactive_file) COPY(active_file)
             COPY(unevictable) COPY(hierarchical_memory_limit) COPY(hierarchical_swap_limit) COPY(total_cache)
                 COPY(total_rss) COPY(total_rss_huge) COPY(total_mapped_file) COPY(total_dirty)
@@ -253,8 +254,9 @@ static void v2_cpu(const struct cgroup_v2_stats *from, struct v2_parts *p)
     io__containerd__cgroups__v2__cpustat__init(to);
     COPY(usage_usec)
     COPY(user_usec)
-    COPY(system_usec) COPY(nr_periods) COPY(nr_throttled) COPY(throttled_usec) COPY(nr_bursts)
-        COPY(burst_usec) to->psi = v2_psi(&from->cpu_psi, &p->cpu_psi);
+    COPY(system_usec)
+    COPY(nr_periods) COPY(nr_throttled) COPY(throttled_usec) COPY(nr_bursts) COPY(burst_usec)
+        to->psi = v2_psi(&from->cpu_psi, &p->cpu_psi);
     p->m.cpu = to;
 }
 
@@ -265,16 +267,17 @@ static void v2_memory(const struct cgroup_v2_memory *from, struct v2_parts *p)
     io__containerd__cgroups__v2__memory_stat__init(to);
     COPY(anon)
     COPY(file)
-    COPY(kernel_stack) COPY(slab) COPY(sock) COPY(shmem) COPY(file_mapped) COPY(file_dirty)
-        COPY(file_writeback) COPY(anon_thp) COPY(inactive_anon) COPY(active_anon) COPY(inactive_file)
-            COPY(active_file) COPY(unevictable) COPY(slab_reclaimable) COPY(slab_unreclaimable) COPY(pgfault)
-                COPY(pgmajfault) COPY(workingset_refault) COPY(workingset_activate)
-                    COPY(workingset_nodereclaim) COPY(pgrefill) COPY(pgscan) COPY(pgsteal) COPY(pgactivate)
-                        COPY(pgdeactivate) COPY(pglazyfree) COPY(pglazyfreed) COPY(thp_fault_alloc)
-                            COPY(thp_collapse_alloc) COPY(usage) COPY(usage_limit) COPY(swap_usage)
-                                COPY(swap_limit) COPY(max_usage) COPY(swap_max_usage)
-                                    COPY(workingset_refault_anon) COPY(workingset_refault_file)
-                                        COPY(workingset_activate_anon) COPY(workingset_activate_file)
+    COPY(kernel_stack)
+    COPY(slab) COPY(sock) COPY(shmem) COPY(file_mapped) COPY(file_dirty) COPY(file_writeback) COPY(anon_thp)
+        COPY(inactive_anon) COPY(active_anon) COPY(inactive_file) COPY(active_file) COPY(unevictable)
+            COPY(slab_reclaimable) COPY(slab_unreclaimable) COPY(pgfault) COPY(pgmajfault)
+                COPY(workingset_refault) COPY(workingset_activate) COPY(workingset_nodereclaim) COPY(pgrefill)
+                    COPY(pgscan) COPY(pgsteal) COPY(pgactivate) COPY(pgdeactivate) COPY(pglazyfree)
+                        COPY(pglazyfreed) COPY(thp_fault_alloc) COPY(thp_collapse_alloc) COPY(usage)
+                            COPY(usage_limit) COPY(swap_usage) COPY(swap_limit) COPY(max_usage)
+                                COPY(swap_max_usage) COPY(workingset_refault_anon)
+                                    COPY(workingset_refault_file) COPY(workingset_activate_anon)
+                                        COPY(workingset_activate_file)
                                             to->psi = v2_psi(&from->psi, &p->memory_psi);
     p->m.memory = to;
 }
