@@ -90,6 +90,7 @@ static int setup(void **state)
 {
     struct bundle *b = xcalloc(1, sizeof *b);
 
+    (void)signal(SIGPIPE, SIG_IGN);
     (void)snprintf(b->path, sizeof b->path, "/tmp/glovebox-start-XXXXXX");
     assert_non_null(mkdtemp(b->path));
     b->back = open(".", O_PATH | O_CLOEXEC);
@@ -199,7 +200,8 @@ static void start(struct bundle *b, const char *ns, const char *id)
         _exit(cli_start(&f));
     }
     fd_close_all((int[]){in[0], out[1], err[1]}, 3);
-    assert_int_equal(fd_write_all(in[1], b->in, b->in_len), 0);
+    int r = fd_write_all(in[1], b->in, b->in_len);
+    assert_true(r == 0 || r == -EPIPE); /* it may have ended before it read that */
     fd_close(in[1]);
     /* To the end of file: a daemon that kept stdout or stderr would hang us here, as it would containerd. */
     drain(out[0], b->out, sizeof b->out);
