@@ -113,6 +113,8 @@ struct action {
     int64_t grace_seconds;                   /* as in kube_request */
     /* Runs together with the action before it, not after it (create ten pool members). */
     bool with_previous;
+    /* Nobody waits for it (refill of a pool): what somebody waits for goes first. */
+    bool background;
     /* KUBE_DELETE: -ENOENT is success.  KUBE_MERGE_PATCH, KUBE_APPLY of a status: the object went, fine. */
     bool absent_ok;
     /* Optional.  Return 0: go on as described above; 1: treat the failure as success. */

@@ -269,7 +269,8 @@ static void launch(struct step *s)
                                .uid = a->uid,
                                .version = a->version,
                                .propagation = a->propagation,
-                               .grace_seconds = a->grace_seconds};
+                               .grace_seconds = a->grace_seconds,
+                               .background = a->background};
 
     s->pass->in_flight++;
     s->pass->controller->engine->n_calls++;

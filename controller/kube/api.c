@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/list.h"
 #include "base/loop.h"
@@ -14,8 +15,8 @@
 #include "controller/kube/kubeconfig.h"
 #include "controller/kube/object.h"
 #include "controller/kube/scan.h"
+#include "controller/kube/window.h"
 
-#define CALLS_MAX          64 /* in flight; below the 100 streams that HTTP/2 servers commonly allow */
 #define URL_MAX            16384
 #define BODY_MAX           KUBE_OBJECT_MAX
 #define DEFAULT_TIMEOUT_MS 30000
@@ -31,8 +32,9 @@ struct kube {
      */
     struct http *http, *streams;
     char *base;
-    struct list waiting, waiting_low, running;
-    size_t n_waiting, n_running;
+    struct list waiting, waiting_behind, waiting_low, running;
+    size_t n_waiting, n_running, n_background;
+    struct window window;
     struct kube_stats stats;
 };
 
@@ -41,7 +43,8 @@ struct kube_call {
     struct kube *kube;
     struct transfer *transfer; /* NULL while waiting */
     enum kube_verb verb;
-    bool low, retried;
+    bool low, background, retried;
+    int64_t started_ns;
     char *url;
     char *body;
     size_t body_len;
@@ -255,7 +258,11 @@ static void on_done(void *data, int code, const char *text)
     struct kube_result r = {.reason = "", .message = message, .http = transfer_status(c->transfer)};
     scoped(json_decref) json_t *body = NULL;
 
+    /* Failures come back sooner or later than the work would take. */
+    if (code == 0 && r.http < 400)
+        window_sample(&k->window, (double)(clock_mono_ns() - c->started_ns) / 1e6, k->n_running);
     k->n_running--;
+    k->n_background -= c->background;
     list_remove(&c->node);
     r.retry_after_ms = transfer_retry_after_ms(c->transfer);
     c->transfer = NULL; /* it frees itself after this call */
@@ -297,15 +304,21 @@ static void start_call(struct kube *k, struct kube_call *c)
     k->n_waiting--;
     list_append(&k->running, &c->node);
     k->n_running++;
+    k->n_background += c->background;
+    c->started_ns = clock_mono_ns();
     c->transfer = http_start(k->http, spec);
 }
 
 static void start_calls(struct kube *k)
 {
-    while (k->n_running < CALLS_MAX && !list_is_empty(&k->waiting))
+    size_t room = window_calls(&k->window), behind = window_background(&k->window);
+
+    while (k->n_running < room && !list_is_empty(&k->waiting))
         start_call(k, LIST_ENTRY(k->waiting.next, struct kube_call, node));
+    while (k->n_running < room && k->n_background < behind && !list_is_empty(&k->waiting_behind))
+        start_call(k, LIST_ENTRY(k->waiting_behind.next, struct kube_call, node));
     /* Events are worth a little of the connection, never a place that a write waits for. */
-    while (k->n_running < CALLS_MAX / 8 && !list_is_empty(&k->waiting_low))
+    while (k->n_running < MAX(room / 4, 2) && !list_is_empty(&k->waiting_low))
         start_call(k, LIST_ENTRY(k->waiting_low.next, struct kube_call, node));
 }
 
@@ -355,13 +368,14 @@ struct kube_call *kube_call(struct kube *k, const struct kube_request *req, kube
     c->kube = k;
     c->verb = req->verb;
     c->low = req->low_priority;
+    c->background = req->background && !c->low;
     c->timeout_ms = req->timeout_ms > 0 ? req->timeout_ms : DEFAULT_TIMEOUT_MS;
     c->fn = fn;
     c->data = data;
     strbuf_init(&c->answer, BODY_MAX);
     fill_url(c, req);
     fill_body(c, req);
-    list_append(c->low ? &k->waiting_low : &k->waiting, &c->node);
+    list_append(c->low ? &k->waiting_low : c->background ? &k->waiting_behind : &k->waiting, &c->node);
     k->n_waiting++;
     start_calls(k);
     return c;
@@ -388,7 +402,9 @@ int kube_new(struct loop *loop, struct kube_config *config, struct kube **ret, s
     k->config = config;
     k->base = http_base_url(config);
     list_init(&k->waiting);
+    list_init(&k->waiting_behind);
     list_init(&k->waiting_low);
+    window_init(&k->window);
     list_init(&k->running);
     int r = auth_new(config, &k->auth, e);
     if (r < 0)
@@ -408,7 +424,7 @@ void kube_free(struct kube *k)
 
     if (!k)
         return;
-    struct list *all[] = {&k->running, &k->waiting, &k->waiting_low};
+    struct list *all[] = {&k->running, &k->waiting, &k->waiting_behind, &k->waiting_low};
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         while (!list_is_empty(all[i])) {
             struct kube_call *c = LIST_ENTRY(all[i]->next, struct kube_call, node);

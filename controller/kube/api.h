@@ -65,7 +65,8 @@ struct kube_request {
     const char *propagation;
     int64_t grace_seconds; /* <= 0: the object's own; KUBE_GRACE_NOW: at once */
     int64_t timeout_ms;    /* 0: 30 s */
-    bool low_priority;     /* waits behind every ordinary call (events) */
+    bool background;       /* nobody waits for it: at most half of the calls in flight are such */
+    bool low_priority;     /* waits behind every other call (events) */
 };
 #define KUBE_GRACE_NOW INT64_MIN
 

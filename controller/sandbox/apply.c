@@ -58,6 +58,7 @@ static void step_apply(struct pass *p, struct step *s, const struct apply_about 
                     .version = s->version,
                     .propagation = s->propagation,
                     .with_previous = s->parallel,
+                    .background = s->background,
                     /* What went meanwhile is reported by its watch; nothing is left to do on it. */
                     .absent_ok = r->verb == KUBE_DELETE || r->subresource != NULL || r->verb == KUBE_GET,
                 });

@@ -83,6 +83,12 @@ void plan_note(struct plan *p, const char *type, const char *reason, const char 
     p->notes[p->n_notes++] = (struct note){type, reason, xstrdup(text)};
 }
 
+void plan_in_background(struct plan *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        p->steps[i].background = true;
+}
+
 const struct step *plan_find(const struct plan *p, enum step_kind kind)
 {
     for (size_t i = 0; i < p->n; i++)

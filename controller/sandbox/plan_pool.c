@@ -265,6 +265,7 @@ void pool_plan(const struct pool *p, const struct pool_world *w, struct plan *pl
     }
     plan_recheck(w, &t, plan);
     plan_status(p, w, &t, plan, ret_deferred);
+    plan_in_background(plan);
 }
 
 /* ---- which one a claim gets ---- */

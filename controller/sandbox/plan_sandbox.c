@@ -132,8 +132,10 @@ static void plan_pod(const struct sandbox *s, const struct sandbox_world *w, str
             plan_add(plan, STEP_POD_CREATE, s->meta.name, pod_body(s, &x));
     } else if (!meta_is_deleting(&f->pod->meta)) {
         json_t *patch = pod_patch(s, &x, f->pod);
+        bool resumes = !f->pause && condition_is(f->pod->paused, "True");
+        /* Labels of a Pod that was given to a claim can come a little later; its resume cannot. */
         if (patch)
-            plan_add(plan, STEP_POD_PATCH, f->pod->meta.name, patch);
+            plan_add(plan, STEP_POD_PATCH, f->pod->meta.name, patch)->background = w->owner == OWNER_CLAIM && !resumes;
     }
 }
 
@@ -374,4 +376,6 @@ void sandbox_plan(const struct sandbox *s, const struct sandbox_world *w, struct
      * A trouble is told beside them. */
     if (plan->n == 0 || f.problem[0])
         plan_status(s, w, &f, plan);
+    if (w->owner == OWNER_POOL)
+        plan_in_background(plan);
 }

@@ -14,7 +14,7 @@ static char *text(const char *s)
 }
 
 /* The plain structs have the protobuf's names, so a copy is a list of them. */
-#define COPY(field) to->field = from->field;
+#define COPY(field) to->field = from->field
 
 /* ------------------------------------------------------------------ v1 */
 
@@ -22,16 +22,38 @@ static char *text(const char *s)
 
 static void v1_memory(const struct cgroup_v1_memory *from, V1(MemoryStat) * to)
 {
-    COPY(cache)
-    COPY(rss)
-    COPY(rss_huge)
-    COPY(mapped_file) COPY(dirty) COPY(writeback) COPY(pg_pg_in) COPY(pg_pg_out) COPY(pg_fault)
-        COPY(pg_maj_fault) COPY(inactive_anon) COPY(active_anon) COPY(inactive_file) COPY(active_file)
-            COPY(unevictable) COPY(hierarchical_memory_limit) COPY(hierarchical_swap_limit) COPY(total_cache)
-                COPY(total_rss) COPY(total_rss_huge) COPY(total_mapped_file) COPY(total_dirty)
-                    COPY(total_writeback) COPY(total_pg_pg_in) COPY(total_pg_pg_out) COPY(total_pg_fault)
-                        COPY(total_pg_maj_fault) COPY(total_inactive_anon) COPY(total_active_anon)
-                            COPY(total_inactive_file) COPY(total_active_file) COPY(total_unevictable)
+    COPY(cache);
+    COPY(rss);
+    COPY(rss_huge);
+    COPY(mapped_file);
+    COPY(dirty);
+    COPY(writeback);
+    COPY(pg_pg_in);
+    COPY(pg_pg_out);
+    COPY(pg_fault);
+    COPY(pg_maj_fault);
+    COPY(inactive_anon);
+    COPY(active_anon);
+    COPY(inactive_file);
+    COPY(active_file);
+    COPY(unevictable);
+    COPY(hierarchical_memory_limit);
+    COPY(hierarchical_swap_limit);
+    COPY(total_cache);
+    COPY(total_rss);
+    COPY(total_rss_huge);
+    COPY(total_mapped_file);
+    COPY(total_dirty);
+    COPY(total_writeback);
+    COPY(total_pg_pg_in);
+    COPY(total_pg_pg_out);
+    COPY(total_pg_fault);
+    COPY(total_pg_maj_fault);
+    COPY(total_inactive_anon);
+    COPY(total_active_anon);
+    COPY(total_inactive_file);
+    COPY(total_active_file);
+    COPY(total_unevictable);
 }
 
 static V1(MemoryEntry) * v1_entry(const struct cgroup_v1_memory_entry *from, V1(MemoryEntry) * to)
@@ -39,7 +61,11 @@ static V1(MemoryEntry) * v1_entry(const struct cgroup_v1_memory_entry *from, V1(
     if (!from->has)
         return NULL;
     io__containerd__cgroups__v1__memory_entry__init(to);
-    COPY(limit) COPY(usage) COPY(max) COPY(failcnt) return to;
+    COPY(limit);
+    COPY(usage);
+    COPY(max);
+    COPY(failcnt);
+    return to;
 }
 
 struct blkio_list {
@@ -144,7 +170,9 @@ static void v1_rdma(const struct cgroup_stats *s, struct v1_parts *p)
         V1(RdmaEntry) *to = &p->rdma_entry[i];
         io__containerd__cgroups__v1__rdma_entry__init(to);
         to->device = text(from->device);
-        COPY(hca_handles) COPY(hca_objects) p->rdma_list[i] = to;
+        COPY(hca_handles);
+        COPY(hca_objects);
+        p->rdma_list[i] = to;
     }
     p->rdma.current = p->rdma_list;
     p->rdma.n_current = s->n_rdma_current;
@@ -160,7 +188,10 @@ static void v1_hugetlb(const struct cgroup_stats *s, struct v1_parts *p)
         const struct cgroup_hugetlb_stat *from = &s->hugetlb[i];
         V1(HugetlbStat) *to = &p->hugetlb[i];
         io__containerd__cgroups__v1__hugetlb_stat__init(to);
-        COPY(usage) COPY(max) COPY(failcnt) to->pagesize = text(from->pagesize);
+        COPY(usage);
+        COPY(max);
+        COPY(failcnt);
+        to->pagesize = text(from->pagesize);
         p->hugetlb_list[i] = to;
     }
     p->m.hugetlb = p->hugetlb_list;
@@ -215,7 +246,10 @@ struct psi_parts {
 static void psi_data(const struct cgroup_psi_data *from, V2(PSIData) * to)
 {
     io__containerd__cgroups__v2__psidata__init(to);
-    COPY(avg10) COPY(avg60) COPY(avg300) COPY(total)
+    COPY(avg10);
+    COPY(avg60);
+    COPY(avg300);
+    COPY(total);
 }
 
 static V2(PSIStats) * v2_psi(const struct cgroup_psi *from, struct psi_parts *to)
@@ -252,11 +286,15 @@ static void v2_cpu(const struct cgroup_v2_stats *from, struct v2_parts *p)
     V2(CPUStat) *to = &p->cpu;
 
     io__containerd__cgroups__v2__cpustat__init(to);
-    COPY(usage_usec)
-    COPY(user_usec)
-    COPY(system_usec)
-    COPY(nr_periods) COPY(nr_throttled) COPY(throttled_usec) COPY(nr_bursts) COPY(burst_usec)
-        to->psi = v2_psi(&from->cpu_psi, &p->cpu_psi);
+    COPY(usage_usec);
+    COPY(user_usec);
+    COPY(system_usec);
+    COPY(nr_periods);
+    COPY(nr_throttled);
+    COPY(throttled_usec);
+    COPY(nr_bursts);
+    COPY(burst_usec);
+    to->psi = v2_psi(&from->cpu_psi, &p->cpu_psi);
     p->m.cpu = to;
 }
 
@@ -265,20 +303,48 @@ static void v2_memory(const struct cgroup_v2_memory *from, struct v2_parts *p)
     V2(MemoryStat) *to = &p->memory;
 
     io__containerd__cgroups__v2__memory_stat__init(to);
-    COPY(anon)
-    COPY(file)
-    COPY(kernel_stack)
-    COPY(slab) COPY(sock) COPY(shmem) COPY(file_mapped) COPY(file_dirty) COPY(file_writeback) COPY(anon_thp)
-        COPY(inactive_anon) COPY(active_anon) COPY(inactive_file) COPY(active_file) COPY(unevictable)
-            COPY(slab_reclaimable) COPY(slab_unreclaimable) COPY(pgfault) COPY(pgmajfault)
-                COPY(workingset_refault) COPY(workingset_activate) COPY(workingset_nodereclaim) COPY(pgrefill)
-                    COPY(pgscan) COPY(pgsteal) COPY(pgactivate) COPY(pgdeactivate) COPY(pglazyfree)
-                        COPY(pglazyfreed) COPY(thp_fault_alloc) COPY(thp_collapse_alloc) COPY(usage)
-                            COPY(usage_limit) COPY(swap_usage) COPY(swap_limit) COPY(max_usage)
-                                COPY(swap_max_usage) COPY(workingset_refault_anon)
-                                    COPY(workingset_refault_file) COPY(workingset_activate_anon)
-                                        COPY(workingset_activate_file)
-                                            to->psi = v2_psi(&from->psi, &p->memory_psi);
+    COPY(anon);
+    COPY(file);
+    COPY(kernel_stack);
+    COPY(slab);
+    COPY(sock);
+    COPY(shmem);
+    COPY(file_mapped);
+    COPY(file_dirty);
+    COPY(file_writeback);
+    COPY(anon_thp);
+    COPY(inactive_anon);
+    COPY(active_anon);
+    COPY(inactive_file);
+    COPY(active_file);
+    COPY(unevictable);
+    COPY(slab_reclaimable);
+    COPY(slab_unreclaimable);
+    COPY(pgfault);
+    COPY(pgmajfault);
+    COPY(workingset_refault);
+    COPY(workingset_activate);
+    COPY(workingset_nodereclaim);
+    COPY(pgrefill);
+    COPY(pgscan);
+    COPY(pgsteal);
+    COPY(pgactivate);
+    COPY(pgdeactivate);
+    COPY(pglazyfree);
+    COPY(pglazyfreed);
+    COPY(thp_fault_alloc);
+    COPY(thp_collapse_alloc);
+    COPY(usage);
+    COPY(usage_limit);
+    COPY(swap_usage);
+    COPY(swap_limit);
+    COPY(max_usage);
+    COPY(swap_max_usage);
+    COPY(workingset_refault_anon);
+    COPY(workingset_refault_file);
+    COPY(workingset_activate_anon);
+    COPY(workingset_activate_file);
+    to->psi = v2_psi(&from->psi, &p->memory_psi);
     p->m.memory = to;
 }
 
@@ -290,7 +356,13 @@ static void v2_io(const struct cgroup_v2_stats *s, struct v2_parts *p)
         const struct cgroup_v2_io_entry *from = &s->io[i];
         V2(IOEntry) *to = &p->io_entry[i];
         io__containerd__cgroups__v2__ioentry__init(to);
-        COPY(major) COPY(minor) COPY(rbytes) COPY(wbytes) COPY(rios) COPY(wios) p->io_list[i] = to;
+        COPY(major);
+        COPY(minor);
+        COPY(rbytes);
+        COPY(wbytes);
+        COPY(rios);
+        COPY(wios);
+        p->io_list[i] = to;
     }
     io__containerd__cgroups__v2__iostat__init(&p->io);
     p->io.usage = p->io_list;
@@ -321,7 +393,9 @@ static void v2_hugetlb_rdma(const struct cgroup_stats *s, struct v2_parts *p)
         V2(RdmaEntry) *to = &p->rdma_entry[i];
         io__containerd__cgroups__v2__rdma_entry__init(to);
         to->device = text(from->device);
-        COPY(hca_handles) COPY(hca_objects) p->rdma_list[i] = to;
+        COPY(hca_handles);
+        COPY(hca_objects);
+        p->rdma_list[i] = to;
     }
     p->rdma.current = p->rdma_list;
     p->rdma.n_current = s->n_rdma_current;
