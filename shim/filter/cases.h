@@ -175,10 +175,9 @@ static const uint32_t tcp_get[] = {TCP_SET, 2, 10, 11, 13}; /* MAXSEG WINDOW_CLA
 #define IP_SET 1, 2, 8, 10, 11, 12, 13, 24, 32, 33, 34, 49
 static const uint32_t ip_set[] = {IP_SET};
 static const uint32_t ip_get[] = {IP_SET, 14}; /* MTU */
-/* UNICAST_HOPS MULTICAST_{IF,HOPS,LOOP,ALL} MTU_DISCOVER RECVERR V6ONLY RECVPKTINFO RECVHOPLIMIT DONTFRAG RECVTCLASS TCLASS */
-#define IPV6_SET 16, 17, 18, 19, 23, 25, 26, 29, 49, 51, 62, 66, 67
+/* UNICAST_HOPS MULTICAST_{IF,HOPS,LOOP,ALL} MTU_DISCOVER MTU RECVERR V6ONLY RECVPKTINFO RECVHOPLIMIT DONTFRAG RECVTCLASS TCLASS */
+#define IPV6_SET 16, 17, 18, 19, 23, 24, 25, 26, 29, 49, 51, 62, 66, 67
 static const uint32_t ipv6_set[] = {IPV6_SET};
-static const uint32_t ipv6_get[] = {IPV6_SET, 24}; /* MTU */
 static const uint32_t privileged_options[] = {25, 32, 33, 36}; /* BINDTODEVICE SNDBUFFORCE RCVBUFFORCE MARK */
 CASES(setsockopt) = {
     NATIVE(IS(1, 1), IN(2, socket_set)),
@@ -193,6 +192,6 @@ CASES(getsockopt) = {
     NATIVE(IS(1, 1), IN(2, socket_get)),
     NATIVE(IS(1, 6), IN(2, tcp_get)),
     NATIVE(IS(1, 0), IN(2, ip_get)),
-    NATIVE(IS(1, 41), IN(2, ipv6_get)),
+    NATIVE(IS(1, 41), IN(2, ipv6_set)),
 };
 /* clang-format on */
