@@ -16,13 +16,14 @@
 #include "controller/sandbox/names.h"
 
 #define CALL_TIMEOUT_MS 10000
-#define LOOK_MS 50 /* for the shim of a pod that just starts; then less and less often */
-#define LOOK_MAX_MS 30000
-#define RETRY_MS 1000
-#define GROUP "glovebox.dev"
+#define LOOK_MS         50 /* for the shim of a pod that just starts; then less and less often */
+#define LOOK_MAX_MS     30000
+#define RETRY_MS        1000
+#define GROUP           "glovebox.dev"
 
 static const struct kube_resource policies = {GROUP, "v1alpha1", "egresspolicies", "EgressPolicy", false};
-static const struct kube_resource floors = {GROUP, "v1alpha1", "clusteregresspolicies", "ClusterEgressPolicy", true};
+static const struct kube_resource floors = {GROUP, "v1alpha1", "clusteregresspolicies", "ClusterEgressPolicy",
+                                            true};
 static const char *const keep[] = {"metadata", "spec", NULL};
 
 /* What a pod's shim has; by the pod's uid. */
@@ -49,7 +50,8 @@ static const char *wanted_policy(const json_t *pod)
 {
     const char *want = obj_annotation(pod, ANN_POD_EGRESS);
 
-    return want && *want && *want != '{' && strcmp(want, "open") != 0 && strcmp(want, "none") != 0 ? want : NULL;
+    return want && *want && *want != '{' && strcmp(want, "open") != 0 && strcmp(want, "none") != 0 ? want
+                                                                                                   : NULL;
 }
 
 static void sent_free(struct sent *s)
@@ -117,7 +119,8 @@ static char *compile(const struct egress_sender *x, const char *ns, const char *
     return text;
 }
 
-static void send_text(struct pass *p, struct sent *s, struct shim *shim, char *text /* taken; NULL = confirm */)
+static void send_text(struct pass *p, struct sent *s, struct shim *shim,
+                      char *text /* taken; NULL = confirm */)
 {
     int r = shim_egress(shim, text, CALL_TIMEOUT_MS, on_sent, s);
 
@@ -182,7 +185,8 @@ static void on_policy(struct controller *c, const struct change *change, void *d
 
     for (const struct object *pod = NULL; (pod = store_next(x->pods, pod));) {
         const char *want = wanted_policy(object_json(pod));
-        if (want && (!one || (strcmp(object_ns(pod), object_ns(o)) == 0 && strcmp(want, object_name(o)) == 0)))
+        if (want &&
+            (!one || (strcmp(object_ns(pod), object_ns(o)) == 0 && strcmp(want, object_name(o)) == 0)))
             controller_add(c, object_ns(pod), object_name(pod));
     }
 }
@@ -213,7 +217,8 @@ struct egress_sender *egress_sender_new(struct engine *engine, struct store *pod
     x->policies = engine_add_kind(engine, &x->policies_kind);
     x->floors = engine_add_kind(engine, &x->floors_kind);
     engine_on_change(engine, pods, on_pod_change, x);
-    x->controller = engine_add_controller(engine, &(struct controller_spec){.name = "egress", .reconcile = reconcile, .data = x});
+    x->controller = engine_add_controller(
+        engine, &(struct controller_spec){.name = "egress", .reconcile = reconcile, .data = x});
     controller_watch(x->controller, pods, NULL, NULL);
     controller_watch(x->controller, x->policies, on_policy, x);
     controller_watch(x->controller, x->floors, on_policy, x);

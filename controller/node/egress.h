@@ -3,7 +3,8 @@
  * Egress policies of this node's pods.  A pod whose annotation glovebox.dev/egress names a policy starts
  * with everything denied; the agent compiles the EgressPolicy of that name in the pod's namespace, with
  * the floor of every ClusterEgressPolicy, and sends it to the pod's shim, and again when either changes.
- * A policy that was deleted means that everything is denied.  What was sent is confirmed before its lease ends.
+ * A policy that was deleted means that everything is denied.  What was sent is confirmed before its lease
+ * ends.
  */
 #include <jansson.h>
 #include <stdbool.h>
