@@ -514,6 +514,35 @@ def events_go_on_after_a_restart_of_containerd():
             listener.wait()
 
 
+def a_stopped_containerd_does_not_stop_the_shim():
+    with Container("stopped") as c:
+        with open(os.path.join(os.environ["RIG_DIR"], "containerd.pid"), encoding="ascii") as f:
+            containerd = int(f.read())
+        peer = Peer(c.address, timeout=5)
+        os.kill(containerd, signal.SIGSTOP)
+        try:
+            # Each pair publishes two events and logs more than a kilobyte: the FIFO of the log is full after some 50 of them.
+            for _ in range(120):
+                peer.call("Pause", message(_1="stopped"))
+                peer.call("Resume", message(_1="stopped"))
+            begin = time.monotonic()
+            same(peer.call("State", message(_1="stopped"))[4], 2, "status")
+            assert time.monotonic() - begin < 1, "State took long"
+        finally:
+            os.kill(containerd, signal.SIGCONT)
+        heard = subprocess.Popen(["ctr", "events"], stdout=subprocess.PIPE, text=True)
+        try:
+            peer.call("Kill", message(_1="stopped", _3=9))
+            watchdog = threading.Timer(20, heard.kill)
+            watchdog.start()
+            assert any(re.search(r"/tasks/exit .*stopped", line) for line in iter(heard.stdout.readline, "")), "the exit is not told"
+            watchdog.cancel()
+        finally:
+            heard.kill()
+            heard.wait()
+        peer.close()
+
+
 def nothing_is_left_of_short_lives():
     before = set(os.listdir("/run/containerd/s"))
     for i in range(10):
@@ -534,7 +563,7 @@ CASES = [
     a_half_closed_peer_gets_its_answers, a_wait_with_a_deadline_ends_at_it, two_hundred_connections_and_a_slow_reader_do_no_harm,
     pieces_of_one_byte_are_a_request_too, another_user_is_turned_away, names_that_leave_their_folder_are_refused,
     an_exit_while_containerd_is_away_is_known_to_the_next_one, events_go_on_after_a_restart_of_containerd,
-    nothing_is_left_of_short_lives,
+    a_stopped_containerd_does_not_stop_the_shim, nothing_is_left_of_short_lives,
 ]
 
 
