@@ -29,6 +29,7 @@
 #include "shim/sentry/task.h"
 
 #define FILES_MAX 4096
+#define DATA_MAX (128UL * 1024 * 1024)
 #ifndef PIDFD_THREAD
 #define PIDFD_THREAD 0x80
 #endif
@@ -107,7 +108,7 @@ static int set_signals(struct err *e)
 
 static int become_harmless(const struct sentry_boot *b, struct err *e)
 {
-    struct rlimit none = {0, 0}, files = {FILES_MAX, FILES_MAX};
+    struct rlimit none = {0, 0}, files = {FILES_MAX, FILES_MAX}, data = {DATA_MAX, DATA_MAX};
 
     int r = set_signals(e);
     if (r == 0)
@@ -120,6 +121,9 @@ static int become_harmless(const struct sentry_boot *b, struct err *e)
         return r;
     (void)setrlimit(RLIMIT_CORE, &none);
     (void)setrlimit(RLIMIT_NOFILE, &files);
+    /* Its memory, but not the kernel's for the pod's sockets, which a limit of its cgroup would count as well. */
+    if (!SENTRY_SANITIZED)
+        (void)setrlimit(RLIMIT_DATA, &data);
     (void)prctl(PR_SET_NAME, "glovebox-sentry");
     if (prctl(PR_SET_DUMPABLE, 0) < 0)
         return err_sys(e, "not dumpable");

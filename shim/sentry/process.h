@@ -23,6 +23,12 @@ struct sentry_boot {
 /* Takes over the process: never returns.  Failures go to the shim as MESSAGE_READY with an errno. */
 NORETURN void sentry_process(const struct sentry_boot *b);
 
+#ifdef __SANITIZE_ADDRESS__
+#define SENTRY_SANITIZED true /* its runtime makes calls and mappings of its own: such a build is for tests alone */
+#else
+#define SENTRY_SANITIZED false
+#endif
+
 /* The sentry's own system call filter: the calls of this folder, and nothing else. */
 struct err;
 int sentry_filter_install(struct err *e);

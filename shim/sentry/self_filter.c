@@ -62,12 +62,6 @@ static const struct rule self[] = {
 };
 /* clang-format on */
 
-#ifdef __SANITIZE_ADDRESS__
-#define SANITIZED true /* its runtime makes calls of its own: such a build is for tests alone */
-#else
-#define SANITIZED false
-#endif
-
 int sentry_filter_install(struct err *e)
 {
     scoped_free struct sock_filter *program = xcalloc(FILTER_MAX, sizeof *program);
@@ -79,7 +73,7 @@ int sentry_filter_install(struct err *e)
     struct sock_fprog prog = {.len = (unsigned short)n, .filter = program};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return err_sys(e, "no_new_privs");
-    if (!SANITIZED && syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &prog) != 0)
+    if (!SENTRY_SANITIZED && syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &prog) != 0)
         return err_sys(e, "install the sentry's filter");
     return 0;
 }
