@@ -29,7 +29,7 @@
 #include "shim/sentry/task.h"
 
 #define FILES_MAX 4096
-#define DATA_MAX (128UL * 1024 * 1024)
+#define DATA_MAX  (128UL * 1024 * 1024)
 #ifndef PIDFD_THREAD
 #define PIDFD_THREAD 0x80
 #endif
@@ -121,7 +121,8 @@ static int become_harmless(const struct sentry_boot *b, struct err *e)
         return r;
     (void)setrlimit(RLIMIT_CORE, &none);
     (void)setrlimit(RLIMIT_NOFILE, &files);
-    /* Its memory, but not the kernel's for the pod's sockets, which a limit of its cgroup would count as well. */
+    /* Its memory, but not the kernel's for the pod's sockets, which a limit of its cgroup would count as
+     * well. */
     if (!SENTRY_SANITIZED)
         (void)setrlimit(RLIMIT_DATA, &data);
     (void)prctl(PR_SET_NAME, "glovebox-sentry");

@@ -24,7 +24,8 @@ struct sentry_boot {
 NORETURN void sentry_process(const struct sentry_boot *b);
 
 #ifdef __SANITIZE_ADDRESS__
-#define SENTRY_SANITIZED true /* its runtime makes calls and mappings of its own: such a build is for tests alone */
+#define SENTRY_SANITIZED                                                                                     \
+    true /* its runtime makes calls and mappings of its own: such a build is for tests alone */
 #else
 #define SENTRY_SANITIZED false
 #endif

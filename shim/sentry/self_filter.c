@@ -73,7 +73,8 @@ int sentry_filter_install(struct err *e)
     struct sock_fprog prog = {.len = (unsigned short)n, .filter = program};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return err_sys(e, "no_new_privs");
-    if (!SENTRY_SANITIZED && syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &prog) != 0)
+    if (!SENTRY_SANITIZED &&
+        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &prog) != 0)
         return err_sys(e, "install the sentry's filter");
     return 0;
 }
