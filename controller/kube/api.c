@@ -385,10 +385,12 @@ void kube_cancel(struct kube_call *c)
 {
     struct kube *k = c->kube;
 
-    if (c->transfer)
+    if (c->transfer) {
         k->n_running--;
-    else
+        k->n_background -= c->background;
+    } else {
         k->n_waiting--;
+    }
     call_free(c);
     start_calls(k);
 }

@@ -51,6 +51,7 @@ struct step {
     char *uid;               /* deletes: only this very object */
     char *version;           /* deletes: only this version of it */
     const char *propagation; /* deletes; NULL = in the background */
+    bool background;         /* nobody waits for it */
     bool parallel;           /* at the same time as the step before */
 };
 
@@ -79,7 +80,7 @@ struct step *plan_add(struct plan *p, enum step_kind kind, const char *name, jso
 struct step *plan_delete(struct plan *p, enum step_kind kind, const char *name, const char *uid);
 void plan_again(struct plan *p, int64_t ms); /* the earliest wish counts; <= 0 means at once (1 ms) */
 void plan_note(struct plan *p, const char *type, const char *reason, const char *fmt, ...) PRINTF_LIKE(4, 5);
-void plan_in_background(struct plan *p); /* all steps so far */
+void plan_in_background(struct plan *p);                                 /* all steps so far */
 void plan_drop_steps(struct plan *p);                                    /* and what would be told of them */
 const struct step *plan_find(const struct plan *p, enum step_kind kind); /* the first, or NULL */
 

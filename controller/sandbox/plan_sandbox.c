@@ -135,7 +135,8 @@ static void plan_pod(const struct sandbox *s, const struct sandbox_world *w, str
         bool resumes = !f->pause && condition_is(f->pod->paused, "True");
         /* Labels of a Pod that was given to a claim can come a little later; its resume cannot. */
         if (patch)
-            plan_add(plan, STEP_POD_PATCH, f->pod->meta.name, patch)->background = w->owner == OWNER_CLAIM && !resumes;
+            plan_add(plan, STEP_POD_PATCH, f->pod->meta.name, patch)->background =
+                w->owner == OWNER_CLAIM && !resumes;
     }
 }
 

@@ -260,7 +260,7 @@ def open_loop(c, rate, seconds, replicas, goals):
 def bench_rate(c):
     open_loop(c, 10, 20, 20, (25, 100))
     open_loop(c, 20, 20, 40, (40, 200))
-    open_loop(c, 45, 60, 200, (None, None))
+    open_loop(c, 45, int(os.environ.get("LONG", 60)), 200, (None, None))
 
 
 def bench_empty(c):
