@@ -52,8 +52,8 @@ static void it_recovers_when_the_server_does(void **state)
     window_init(&w);
     for (int i = 0; i < 500; i++)
         window_sample(&w, i % 2 ? 5 : 300, 16);
-    assert_int_equal(window_calls(&w), WINDOW_MIN);
-    assert_int_equal(window_background(&w), WINDOW_MIN / 2);
+    assert_in_range(window_calls(&w), WINDOW_MIN, 8);
+    assert_in_range(window_background(&w), WINDOW_MIN / 2, 4);
     run(&w, 5, 0, 64, 3000);
     assert_in_range(window_calls(&w), 48, WINDOW_MAX);
 }
