@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <linux/magic.h>
+#include <linux/sched.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -173,6 +174,15 @@ static size_t v1_tasks(const struct cgroup_entry *entry, int *out)
     return n;
 }
 
+/* A fork whose child is in the v2 cgroup from the start: moving it there later takes 10 ms. Single-threaded
+ * callers only. */
+static pid_t fork_into(int cgroup_dir)
+{
+    struct clone_args args = {
+        .flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD, .cgroup = (uint64_t)cgroup_dir};
+    return (pid_t)syscall(SYS_clone3, &args, sizeof args);
+}
+
 static int fork_sentry(struct sentry *s, const struct sentry_params *p, const struct cgroup_entry *entry,
                        struct err *e)
 {
@@ -183,7 +193,6 @@ static int fork_sentry(struct sentry *s, const struct sentry_params *p, const st
         .net_ns = p->pod->cni_net_ns,
         .user_ns = p->pod->user_ns,
         .mnt_ns = p->pod->empty_mnt_ns,
-        .guard_dir = guard_dir(s->guard),
         .counts = s->counts,
         .v1_tasks = tasks,
         .n_v1_tasks = v1_tasks(entry, tasks),
@@ -201,9 +210,9 @@ static int fork_sentry(struct sentry *s, const struct sentry_params *p, const st
                           true); /* whatever has become of the sentry, the shim does not wait for it */
     scoped_fd int theirs = pair[1];
     boot.control = theirs;
-    s->pid = fork();
+    s->pid = fork_into(guard_dir(s->guard));
     if (s->pid < 0)
-        return err_sys(e, "sentry: fork");
+        return err_sys(e, "sentry: fork into its cgroup");
     if (s->pid == 0)
         sentry_process(&boot);
     return 0;

@@ -10,7 +10,6 @@ struct sentry_boot {
     pid_t shim;
     int control, audit; /* audit: -1 = none */
     int net_ns, user_ns, mnt_ns;
-    int guard_dir; /* cgroup v2 directory to be in */
     const int *v1_tasks;
     size_t n_v1_tasks;
     struct sentry_counts *counts; /* shared */
