@@ -17,6 +17,7 @@
 #include "controller/kube/scan.h"
 #include "controller/kube/window.h"
 
+#define STUCK_MS           1000
 #define URL_MAX            16384
 #define BODY_MAX           KUBE_OBJECT_MAX
 #define DEFAULT_TIMEOUT_MS 30000
@@ -35,6 +36,8 @@ struct kube {
     struct list waiting, waiting_behind, waiting_low, running;
     size_t n_waiting, n_running, n_background;
     struct window window;
+    struct source *unstick; /* looks for stuck calls while others wait */
+    bool unstick_armed;
     struct kube_stats stats;
 };
 
@@ -309,9 +312,25 @@ static void start_call(struct kube *k, struct kube_call *c)
     c->transfer = http_start(k->http, spec);
 }
 
+/*
+ * Calls that take a second do not stand in the server's queue: they wait for something behind it (an
+ * admission webhook, a lock).  They give their place to others, or a handful of them would hold up all.
+ */
+static size_t stuck_calls(const struct kube *k)
+{
+    int64_t old = clock_mono_ns() - (int64_t)STUCK_MS * 1000000;
+    size_t n = 0;
+
+    for (struct list *l = k->running.next; l != &k->running; l = l->next, n++)
+        if (LIST_ENTRY(l, struct kube_call, node)->started_ns > old)
+            break;
+    return n;
+}
+
 static void start_calls(struct kube *k)
 {
-    size_t room = window_calls(&k->window), behind = window_background(&k->window);
+    size_t stuck = stuck_calls(k), behind = window_background(&k->window) + stuck / 2;
+    size_t room = MIN(window_calls(&k->window) + stuck, WINDOW_MAX);
 
     while (k->n_running < room && !list_is_empty(&k->waiting))
         start_call(k, LIST_ENTRY(k->waiting.next, struct kube_call, node));
@@ -320,6 +339,18 @@ static void start_calls(struct kube *k)
     /* Events are worth a little of the connection, never a place that a write waits for. */
     while (k->n_running < MAX(room / 4, 2) && !list_is_empty(&k->waiting_low))
         start_call(k, LIST_ENTRY(k->waiting_low.next, struct kube_call, node));
+    if (k->n_waiting > 0 && !k->unstick_armed) {
+        k->unstick_armed = true;
+        source_arm(k->unstick, STUCK_MS);
+    }
+}
+
+static void on_unstick(void *data)
+{
+    struct kube *k = data;
+
+    k->unstick_armed = false;
+    start_calls(k);
 }
 
 static json_t *delete_options(const struct kube_request *req)
@@ -414,6 +445,8 @@ int kube_new(struct loop *loop, struct kube_config *config, struct kube **ret, s
     r = http_new(loop, config, HTTP_MULTIPLEX, &k->http, e);
     if (r == 0)
         r = http_new(loop, config, HTTP_ONE_EACH, &k->streams, e);
+    if (r == 0)
+        r = loop_add_timer(loop, -1, on_unstick, k, &k->unstick);
     if (r < 0)
         return r;
     *ret = take(k);
@@ -434,6 +467,7 @@ void kube_free(struct kube *k)
             c->fn(c->data, &gone);
             call_free(c);
         }
+    source_free(k->unstick);
     http_free(k->http);
     http_free(k->streams);
     auth_free(k->auth);

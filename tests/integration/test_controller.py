@@ -1,8 +1,11 @@
 """See test_controller.sh."""
+import base64
+import http.server
 import json
 import os
 import random
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -681,6 +684,57 @@ def an_api_server_that_goes_away_for_a_while_is_survived(n):
     until(lambda: API.call("GET", "/readyz")[0] == 200, 60) if False else time.sleep(8)
     n.make("sandbox", "t", box())
     n.wait("sandbox", "t", "Ready", "True", 60)
+
+
+@case
+def a_slow_webhook_for_pods_does_not_hold_up_claims_elsewhere(n):
+    """Forty pods hang in an admission webhook; a claim of a ready member in another namespace is served all the same."""
+    pool(n, "p", 2)
+    slow = Ns(API, n.name + "-slow")
+    API.merge("/api/v1/namespaces/" + slow.name, {"metadata": {"labels": {"slow": "yes"}}})
+    seen = []
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            seen.append(1)
+            time.sleep(8)
+            body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {"uid": review["request"]["uid"], "allowed": True}}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(DIR + "/api.crt", DIR + "/api.key")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    ca = base64.b64encode(open(DIR + "/ca.crt", "rb").read()).decode()
+    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    API.ok("POST", path, {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "slow"}, "webhooks": [{
+        "name": "slow.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None", "timeoutSeconds": 10, "failurePolicy": "Ignore",
+        "clientConfig": {"url": f"https://127.0.0.1:{server.server_port}/", "caBundle": ca}, "namespaceSelector": {"matchLabels": {"slow": "yes"}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]}]})
+    try:
+        time.sleep(1.5)
+        for i in range(40):
+            slow.make("sandbox", f"s{i}", box())
+        until(lambda: seen, 5, "the webhook is asked")
+        time.sleep(0.3)
+        t = time.time()
+        claim(n, "c")
+        n.wait("claim", "c", "Ready", "True", 6)
+        print(f"    claim Ready after {time.time() - t:.2f} s while {len(seen)} pods hang")
+        for i in range(40):
+            slow.wait("sandbox", f"s{i}", "Ready", "True", 40)
+    finally:
+        API.call("DELETE", path + "/slow")
+        server.shutdown()
 
 
 @case
