@@ -190,6 +190,7 @@ static pid_t start_program(struct run *r, const struct pod *pod, char **argv, in
     pid_t pid = fork();
     CHECK(pid);
     if (pid == 0) {
+        close(pair[0]); /* so that the driver's end is noticed */
         if (r->freezer[0]) {
             char path[160];
             snprintf(path, sizeof path, "%s/cgroup.procs", r->freezer);
