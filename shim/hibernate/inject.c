@@ -79,6 +79,12 @@ static pid_t wait_patiently(pid_t tid, int *status)
     }
 }
 
+/* SIGTRAP means any event stop: that of a process that SIGSTOP has stopped carries SIGSTOP. */
+static bool is_stop(int status, int want)
+{
+    return want == SYSCALL_STOP ? WSTOPSIG(status) == want : status >> 16 == PTRACE_EVENT_STOP;
+}
+
 static int wait_stop(pid_t tid, int want, struct err *e)
 {
     int status;
@@ -88,8 +94,7 @@ static int wait_stop(pid_t tid, int want, struct err *e)
             return err_sys(e, "wait for thread %d", tid);
         if (WIFEXITED(status) || WIFSIGNALED(status))
             return err_set(e, -ESRCH, "thread %d ended during the pause", tid);
-        if (WIFSTOPPED(status) && WSTOPSIG(status) == want &&
-            (want == SYSCALL_STOP || status >> 16 == PTRACE_EVENT_STOP))
+        if (WIFSTOPPED(status) && is_stop(status, want))
             return 0;
         if (ptrace(want == SYSCALL_STOP ? PTRACE_SYSCALL : PTRACE_CONT, tid, 0, 0) < 0)
             return err_sys(e, "continue thread %d", tid);

@@ -81,4 +81,18 @@ it_kills_the_container_when_the_pager_is_killed() {
 	grep -q 'the paused memory is lost, the container is killed' "$RIG_DIR/containerd.log" || broken "the log does not say why"
 	ctr containers rm "$CASE" 2>/dev/null || true
 }
+it_pauses_beside_a_process_that_a_signal_has_stopped() {
+	start "$CASE" sh -c 'sleep 1000 & kill -STOP $!; echo $! > /dev/shm/pid; exec sleep 1000'
+	eventually 10 inside "$CASE" sh -c 'grep -q "^State:.T" /proc/$(cat /dev/shm/pid)/status'
+	local i
+	for ((i = 0; i < 3; i++)); do
+		timeout 10 ctr tasks pause "$CASE" || broken "the pause does not end"
+		timeout 10 ctr tasks resume "$CASE" || broken "the resume does not end"
+		inside "$CASE" sh -c 'grep -q "^State:.T" /proc/$(cat /dev/shm/pid)/status' || broken "it is no longer stopped"
+	done
+	inside "$CASE" sh -c 'kill -CONT $(cat /dev/shm/pid)'
+	eventually 5 inside "$CASE" sh -c 'grep -q "^State:.S" /proc/$(cat /dev/shm/pid)/status'
+	same "$(task_status "$CASE")" RUNNING
+	remove "$CASE"
+}
 run_cases
