@@ -128,7 +128,7 @@ int core_start_worker(struct core *c)
     return -r;
 }
 
-void worker_arm(struct worker *w, int64_t us)
+bool worker_arm(struct worker *w, int64_t us)
 {
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR1};
     const struct timespec after = {us / 1000000, us % 1000000 * 1000};
@@ -138,8 +138,7 @@ void worker_arm(struct worker *w, int64_t us)
     event._sigev_un._tid = w->tid;
     if (!w->has_timer)
         w->has_timer = timer_create(CLOCK_MONOTONIC, &event, &w->timer) == 0;
-    if (w->has_timer)
-        (void)timer_settime(w->timer, 0, &at, NULL);
+    return w->has_timer && timer_settime(w->timer, 0, &at, NULL) == 0;
 }
 
 /* Waits for the lead. False: there are idle threads enough. */

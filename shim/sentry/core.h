@@ -114,7 +114,7 @@ int call_park(struct call *call);
 /* After a parked step returned EINTR: answer it and return true, or false: go on. */
 bool call_interrupted(struct call *call, int socket);
 /* The thread's own timer, so that it leaves the lead only when a step really takes long. */
-void worker_arm(struct worker *w, int64_t us); /* 0 disarms */
+bool worker_arm(struct worker *w, int64_t us); /* 0 disarms; false: the pod has used up RLIMIT_SIGPENDING */
 /* Main thread: looks after parked calls; returns how long to sleep, -1 = for ever. */
 int core_tick(struct core *c);
 void core_task_answer(struct core *c, uint64_t cookie, int tgid, bool pending);

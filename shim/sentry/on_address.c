@@ -61,12 +61,14 @@ void on_connect(struct call *call)
     if (take_socket_and_address(call, ADDRESS_CONNECT, &s, &a))
         return;
     bool may_block = s.type == SOCK_STREAM && !sock_is_nonblocking(&s);
-    if (may_block)
-        worker_arm(call->worker, CONNECT_INLINE_US);
+    if (may_block && !worker_arm(call->worker, CONNECT_INLINE_US)) { /* nothing would interrupt the lead */
+        connect_parked(call, s.fd, &a);
+        return;
+    }
     int r = connect(s.fd, &a.u.any, a.len);
     int error = r < 0 ? errno : 0;
     if (may_block)
-        worker_arm(call->worker, 0);
+        (void)worker_arm(call->worker, 0);
     if (error == EINTR)
         connect_parked(call, s.fd, &a);
     else if (error)
