@@ -1,6 +1,7 @@
 #!/bin/bash
 # timeout: 300
 # What untrusted code reaches: the probes against the reviewed list, and every call that the kernel really ran against the table.
+# shellcheck source=hack/lib.sh
 . "$(dirname "$0")/../../hack/lib.sh"
 need_root
 grep -qw tracefs /proc/filesystems || skip "this kernel has no tracefs, so nobody can tell what it really ran"
