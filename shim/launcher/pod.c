@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -300,6 +301,29 @@ static int set_sysctls(struct pod *pod, int opener, struct err *e)
     return r < 0 ? err_set(e, r, "pod helper: %s", strerror(-r)) : msg_recv(opener, HELPER_MS, &m, fds, e);
 }
 
+/*
+ * Pending signals and timers of the pod are charged to the node's root as well, whose own programs would
+ * find timer_create() failing.  A user namespace takes its limit from the soft limit of who makes it.
+ */
+static int start_holder(struct helper *holder, const struct spec *spec, struct err *e)
+{
+    struct rlimit ours, pods;
+
+    if (spec->ns[SPEC_NS_USER].path)
+        return helper_start(holder, 0, holder_main, spec, e);
+    if (getrlimit(RLIMIT_SIGPENDING, &ours) < 0)
+        return err_sys(e, "getrlimit");
+    pods = ours;
+    if (ours.rlim_cur != RLIM_INFINITY)
+        pods.rlim_cur -= ours.rlim_cur / 4;
+    if (setrlimit(RLIMIT_SIGPENDING, &pods) < 0)
+        return err_sys(e, "setrlimit");
+    int r = helper_start(holder, CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS, holder_main,
+                         spec, e);
+    (void)setrlimit(RLIMIT_SIGPENDING, &ours);
+    return r;
+}
+
 static int make_namespaces(struct pod *pod, const struct spec *spec, struct err *e)
 {
     scoped_helper struct helper holder = {.sock = -1}, opener = {.sock = -1};
@@ -310,8 +334,7 @@ static int make_namespaces(struct pod *pod, const struct spec *spec, struct err 
     if (r < 0)
         return r;
     bool given = spec->ns[SPEC_NS_USER].path != NULL;
-    r = helper_start(&holder, given ? 0 : CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS,
-                     holder_main, spec, e);
+    r = start_holder(&holder, spec, e);
     if (r == 0)
         r = given ? msg_recv(holder.sock, HELPER_MS, &m, fds, e) : map_ids(holder.pid, pod->base, e);
     if (r == 0 && given)

@@ -114,4 +114,32 @@ it_counts_what_the_container_uses() {
 	like "$text" 'pids' 'the metrics'
 	remove "$CASE"
 }
+it_leaves_signals_and_timers_to_the_node() {
+	[ "$RIG_RUNTIME" = io.containerd.glovebox.v1 ] || skip_case "runc's containers are the node's own root"
+	local d n limit=4000
+	d=$(mktemp -d "$RIG_DIR/signals.XXXXXX")
+	chmod 755 "$d"
+	gcc -static -O1 -xc -o "$d/queue" - <<-'C'
+		#include <signal.h>
+		#include <stdio.h>
+		#include <unistd.h>
+		int main(void)
+		{
+			sigset_t set;
+			int n = 0;
+			sigemptyset(&set);
+			sigaddset(&set, SIGRTMIN);
+			sigprocmask(SIG_BLOCK, &set, 0);
+			while (n < 5000 && sigqueue(getpid(), SIGRTMIN, (union sigval){0}) == 0)
+				n++;
+			printf("%d\n", n);
+		}
+	C
+	rig stop
+	(ulimit -i "$limit" && rig start)
+	OPTIONS=(--mount "type=bind,src=$d,dst=/test,options=rbind:ro")
+	n=$(run_once "$CASE" /test/queue)
+	rig restart
+	[ "$n" -gt $((limit / 2)) ] && [ "$n" -le $((limit * 3 / 4)) ] || broken "it queued $n signals of the node's $limit"
+}
 run_cases
