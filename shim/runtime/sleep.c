@@ -96,8 +96,9 @@ static void on_finished(void *data)
 void sleep_broken(struct container *c, const struct err *e)
 {
     log_error("the paused memory is lost, the container is killed", "id=%s error=%s", c->id, err_text(e));
-    forget(c);
+    /* Before our userfaultfds close: from then on a fault reads zeros instead of waiting. */
     (void)cgroup_kill(c->cg, SIGKILL, NULL);
+    forget(c);
     pause_thaw(c);
     pause_wake(c);
 }

@@ -95,4 +95,18 @@ it_pauses_beside_a_process_that_a_signal_has_stopped() {
 	same "$(task_status "$CASE")" RUNNING
 	remove "$CASE"
 }
+it_never_runs_on_wrong_memory_when_the_pager_dies_after_the_resume() {
+	local rc i pager
+	for ((i = 0; i < 5; i++)); do
+		rc=0
+		begin "$CASE"
+		ctr tasks pause "$CASE"
+		pager=$(pgrep -x glovebox-pager)
+		ctr tasks resume "$CASE"
+		kill -9 "$pager" || { finish "$CASE"; continue; } # everything was back already
+		wait "$CTR" || rc=$?
+		same $rc 137 "exit status"
+		ctr containers rm "$CASE" 2>/dev/null || true
+	done
+}
 run_cases
