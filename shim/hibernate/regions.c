@@ -54,6 +54,9 @@ static void add_region(struct space *s, const struct mapping *m)
         if (args > m->start && args < end)
             end = args;
     }
+    /* A list that takes several reads can name a mapping twice (seen on 6.18, about one pause in 2000). */
+    if (s->n_regions && m->start < s->regions[s->n_regions - 1].end)
+        return;
     s->regions = xgrow(s->regions, s->n_regions, &s->cap_regions, sizeof *s->regions);
     s->regions[s->n_regions++] = (struct region){.start = m->start, .end = end};
 }

@@ -496,26 +496,37 @@ def an_exit_while_containerd_is_away_is_known_to_the_next_one():
     run("ctr", "containers", "rm", name, check=False)
 
 
+class Listener:
+    """What containerd publishes while the with block runs."""
+
+    def __enter__(self):
+        self.lines = []
+        self.ctr = subprocess.Popen(["ctr", "events"], stdout=subprocess.PIPE, text=True)
+        threading.Thread(target=lambda: self.lines.extend(iter(self.ctr.stdout.readline, "")), daemon=True).start()
+        # It listens when it hears of something.
+        eventually(lambda: run("ctr", "namespaces", "label", NS, f"try=t{time.monotonic_ns()}") and self.heard("/namespaces/update"),
+                   "events arrive")
+        return self
+
+    def heard(self, pattern):
+        return any(re.search(pattern, line) for line in self.lines)
+
+    def __exit__(self, *_):
+        self.ctr.kill()
+        self.ctr.wait()
+
+
 def events_go_on_after_a_restart_of_containerd():
     with Container("again") as c:
         run("rig", "kill")
         run("rig", "start")
-        heard = []
-        listener = subprocess.Popen(["ctr", "events"], stdout=subprocess.PIPE, text=True)
-        threading.Thread(target=lambda: heard.extend(iter(listener.stdout.readline, "")), daemon=True).start()
-        try:
-            # The listener is there when it hears of something.
-            eventually(lambda: run("ctr", "namespaces", "label", NS, f"try=t{time.monotonic_ns()}") and
-                       any("/namespaces/update" in line for line in heard), "events arrive")
+        with Listener() as events:
             task_call(c.address, "Kill", message(_1="again", _3=9))
-            eventually(lambda: any(re.search(r"/tasks/exit .*again", line) for line in heard), "the exit is told")
-        finally:
-            listener.kill()
-            listener.wait()
+            eventually(lambda: events.heard(r"/tasks/exit .*again"), "the exit is told")
 
 
 def a_stopped_containerd_does_not_stop_the_shim():
-    with Container("stopped") as c:
+    with Container("stopped") as c, Listener() as events:
         with open(os.path.join(os.environ["RIG_DIR"], "containerd.pid"), encoding="ascii") as f:
             containerd = int(f.read())
         peer = Peer(c.address, timeout=5)
@@ -530,17 +541,11 @@ def a_stopped_containerd_does_not_stop_the_shim():
             assert time.monotonic() - begin < 1, "State took long"
         finally:
             os.kill(containerd, signal.SIGCONT)
-        heard = subprocess.Popen(["ctr", "events"], stdout=subprocess.PIPE, text=True)
-        try:
-            peer.call("Kill", message(_1="stopped", _3=9))
-            watchdog = threading.Timer(20, heard.kill)
-            watchdog.start()
-            assert any(re.search(r"/tasks/exit .*stopped", line) for line in iter(heard.stdout.readline, "")), "the exit is not told"
-            watchdog.cancel()
-        finally:
-            heard.kill()
-            heard.wait()
+        peer.call("Kill", message(_1="stopped", _3=9))
         peer.close()
+        eventually(lambda: events.heard(r"/tasks/exit .*stopped"), "the exit is told", 20)
+        order = [m.group(1) for m in (re.search(r"/tasks/(paused|resumed) .*stopped", line) for line in events.lines) if m]
+        same(order, ["paused", "resumed"] * 120, "events while containerd stood still")
 
 
 def nothing_is_left_of_short_lives():
