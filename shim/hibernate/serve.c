@@ -14,8 +14,15 @@
 
 #define CLUSTER_PAGES 16u /* brought in around a fault: 64 KiB */
 
+struct fault {
+    size_t space;
+    uint64_t addr;
+};
+
 struct server {
     struct space_list *spaces;
+    struct fault *faults; /* read, and their threads still asleep */
+    size_t n_faults, cap_faults;
     const struct image *img;
     int control;
     char *buf; /* RUN_PAGES pages, page-aligned */
@@ -97,13 +104,15 @@ static int bring(struct server *v, struct space *s, struct page_run *run, unsign
     return 0;
 }
 
+/* 0: the thread goes on.  1: an event must be read first, and the thread stays asleep. */
 static int on_fault(struct server *v, struct space *s, uint64_t addr)
 {
     addr &= ~(uint64_t)(PAGE_BYTES - 1);
     struct page_run *run = pages_find(&s->pages, addr);
     if (!run) {
         struct uffdio_zeropage z = {.range = {addr, PAGE_BYTES}};
-        (void)ioctl(s->uffd, UFFDIO_ZEROPAGE, &z);
+        if (ioctl(s->uffd, UFFDIO_ZEROPAGE, &z) < 0 && errno == EAGAIN)
+            return 1;
         wake(s, addr, PAGE_BYTES);
         return 0;
     }
@@ -113,10 +122,31 @@ static int on_fault(struct server *v, struct space *s, uint64_t addr)
         first++;
     unsigned n = MIN(run_length(run, first), page / CLUSTER_PAGES * CLUSTER_PAGES + CLUSTER_PAGES - first);
     int r = bring(v, s, run, first, n);
-    /* After EAGAIN the fault stays pending: the woken thread faults again and is served after the event. */
-    if (s->uffd >= 0)
+    if (r == 0 && s->uffd >= 0)
         wake(s, addr, PAGE_BYTES);
-    return r < 0 ? r : 0;
+    return r;
+}
+
+/*
+ * The kernel hands out faults before events, and refuses pages while an event waits: a thread woken without
+ * its page would fault again at once, and a few such threads keep the event from ever being read.
+ */
+static int serve_faults(struct server *v)
+{
+    size_t kept = 0;
+    int r = 0;
+
+    for (size_t i = 0; i < v->n_faults; i++) {
+        const struct fault f = v->faults[i];
+        struct space *s = &v->spaces->items[f.space];
+        int again = s->uffd >= 0 && r == 0 ? on_fault(v, s, f.addr) : 0;
+        if (again < 0)
+            r = again;
+        if (again > 0)
+            v->faults[kept++] = f;
+    }
+    v->n_faults = kept;
+    return r;
 }
 
 static int on_fork(struct server *v, size_t parent, int uffd)
@@ -141,9 +171,10 @@ static int on_event(struct server *v, size_t index, const struct uffd_msg *m)
 {
     struct space *s = &v->spaces->items[index];
 
-    if (m->event == UFFD_EVENT_PAGEFAULT)
-        return on_fault(v, s, m->arg.pagefault.address);
-    if (m->event == UFFD_EVENT_REMOVE || m->event == UFFD_EVENT_UNMAP)
+    if (m->event == UFFD_EVENT_PAGEFAULT) {
+        v->faults = xgrow(v->faults, v->n_faults, &v->cap_faults, sizeof *v->faults);
+        v->faults[v->n_faults++] = (struct fault){index, m->arg.pagefault.address};
+    } else if (m->event == UFFD_EVENT_REMOVE || m->event == UFFD_EVENT_UNMAP)
         pages_cut(&s->pages, m->arg.remove.start, m->arg.remove.end);
     else if (m->event == UFFD_EVENT_REMAP)
         pages_move(&s->pages, m->arg.remap.from, m->arg.remap.to, m->arg.remap.len);
@@ -249,9 +280,11 @@ int serve_run(struct space_list *spaces, const struct image *img, int control, s
     if (posix_memalign((void **)&v.buf, PAGE_BYTES, (size_t)RUN_PAGES * PAGE_BYTES) != 0)
         return err_set(e, -ENOMEM, "out of memory");
     while (r >= 0 && !v.closed) {
-        bool busy = v.resuming && pages_left(&v) > 0;
+        bool busy = v.n_faults > 0 || (v.resuming && pages_left(&v) > 0);
         fds = xrealloc_array(fds, spaces->n + 1, sizeof *fds);
         r = round_of(&v, fds, busy);
+        if (r >= 0)
+            r = serve_faults(&v);
         if (r >= 0 && v.resuming && pages_left(&v) > 0)
             r = prefetch(&v);
         if (r >= 0 && v.resuming && !v.finished && pages_left(&v) == 0) {
@@ -260,6 +293,7 @@ int serve_run(struct space_list *spaces, const struct image *img, int control, s
         }
     }
     free(fds);
+    free(v.faults);
     free(v.buf);
     return r;
 }
