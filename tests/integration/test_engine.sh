@@ -1,4 +1,5 @@
 #!/bin/bash
+# timeout: 300
 # The engine of the controller against a real API server.  test_engine.sh [WORD...]: only cases whose name contains a word.
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
