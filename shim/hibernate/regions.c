@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "base/proc.h"
 #include "base/scoped.h"
 #include "shim/hibernate/regions.h"
 
@@ -27,17 +28,10 @@ struct mapping {
 
 static uint64_t arg_start(pid_t pid)
 {
-    char path[64];
-    scoped_free char *text = NULL;
-    unsigned long value = 0;
+    uint64_t start = 0;
 
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    if (file_read(-1, path, 65536, &text, NULL, NULL) < 0)
-        return 0;
-    char *p = strrchr(text, ')'); /* field 2 is the name, which may hold anything; arg_start is field 48 */
-    for (int field = 2; p && field < 48; field++)
-        p = strchr(p + 1, ' ');
-    return p && sscanf(p, " %lu", &value) == 1 ? value : 0;
+    (void)proc_stat_field(pid, 48, &start);
+    return start;
 }
 
 static void add_region(struct space *s, const struct mapping *m)

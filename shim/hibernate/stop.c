@@ -15,7 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/fd.h"
+#include "base/proc.h"
 #include "base/scoped.h"
 
 #define PF_EXITING     0x4 /* include/linux/sched.h; the flags of /proc/PID/stat */
@@ -51,15 +51,9 @@ static void cure_eintr(pid_t tid)
 
 bool stop_is_ending(pid_t tid)
 {
-    char path[64];
-    scoped_free char *text = NULL;
-    unsigned flags = 0;
+    uint64_t flags;
 
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", tid);
-    if (file_read(-1, path, 4096, &text, NULL, NULL) < 0)
-        return true;
-    const char *p = strrchr(text, ')'); /* state ppid pgrp session tty tpgid flags */
-    return p && sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && (flags & PF_EXITING);
+    return proc_stat_field(tid, 9, &flags) < 0 || (flags & PF_EXITING);
 }
 
 /* Waits until tid is in the stop that PTRACE_INTERRUPT asks for.  0, 1 = it is gone, -ETIMEDOUT. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/proc.h"
 #include "base/strbuf.h"
 
 #define STATE_FILE_MAX (64 * 1024)
@@ -32,22 +33,12 @@ bool state_name_is_valid(const char *name)
     return true;
 }
 
-/* Field 22 of stat; the name in field 2 may hold anything, so count from the last ')'. */
 static uint64_t start_time(pid_t pid)
 {
-    char path[64];
-    scoped_free char *text = NULL;
-    size_t len;
+    uint64_t start = 0;
 
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    if (file_read(AT_FDCWD, path, 4096, &text, &len, NULL) < 0)
-        return 0;
-    const char *p = strrchr(text, ')');
-    for (int field = 2; p && field < 22; field++) {
-        p = strchr(p, ' ');
-        p = p ? p + 1 : NULL;
-    }
-    return p ? strtoull(p, NULL, 10) : 0;
+    (void)proc_stat_field(pid, 22, &start);
+    return start;
 }
 
 struct state_process state_process_of(pid_t pid)
